@@ -23,14 +23,14 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: artifacts check check-crates check-site check-wheel quic setup template fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas docs gallery site wheel clean help
+.PHONY: artifacts check check-crates check-site check-wheel quic setup template fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas evidence docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
 	@echo "make test      every test but those in real time"
 	@echo "make test-realtime  real packets over a link; void where the machine is busy"
 	@echo "make test-kernel  runs on real Linux; builds the guest that they need (minutes)"
-	@echo "make guest     the first process of the guests of --engine kernel; \`forebay kernel setup\` calls it"
+	@echo "make guest     the first process of the guests of --engine kernel; \`forebay guest setup\` calls it"
 	@echo "make machine   what test-kernel runs qdiscs of BPF in (qemu); without it they are skipped"
 	@echo "make fuzz      every parser and the C API for FUZZ_S seconds each (Rust needs a nightly toolchain)"
 	@echo "make deny      licences and sources of the Rust libraries"
@@ -39,7 +39,7 @@ help:
 	@echo "make golden    renew the golden results where numbers are meant to move"
 	@echo "make lint      formatters, linters, type checks, and the order of source and documents"
 	@echo "make check     public names of the crates, the site, the wheel"
-	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
+	@echo "make fidelity  docs/evidence/fidelity*.md: our runs compared with ns-2's and Linux's (needs the reference)"
 	@echo "make fidelity-guest  docs/evidence/fidelity-guest.md: Linux in our guests beside the reference (needs it)"
 	@echo "make bench     speed beside ns-2 and ns-3 (Debian's ns2, libns3-dev); the link beside its prototype"
 	@echo "make costs     instructions per packet of laws, queues and senders (needs valgrind)"
@@ -49,12 +49,13 @@ help:
 	@echo "make reality-page  the same page from what Linux did when it was last measured (3 min)"
 	@echo "make reality-drawn  docs/evidence/reality-drawn.md: a hundred drawn cases of Linux's queues, simulated and on real Linux"
 	@echo "make reality-attached  docs/evidence/reality-attached.md: laws that forebay attach puts into a kernel, beside both"
-	@echo "make reality-realtime  docs/evidence/reality-realtime.md: the simulator beside real flows, in real time (65 min)"
+	@echo "make reality-realtime  docs/evidence/reality-realtime.md: the simulator beside real flows, in real time (90 min)"
 	@echo "make atlas     docs/evidence/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
+	@echo "make evidence  every page of docs/evidence, one after the other; resumes after an interruption"
 	@echo "make api       docs/reference/api/: the public names of Python and of each crate"
 	@echo "make docs      the generated pages of docs/"
 	@echo "make capi      the library for C; make capi-install PREFIX=/usr/local puts it there"
-	@echo "make gallery   the pictures of docs/evidence/gallery.md, from its commands"
+	@echo "make gallery   the pictures of docs/images/gallery, from the commands of the pages that show them"
 	@echo "make site      site/: the documentation as pages with search"
 	@echo "make release-notes VERSION=0.2.0  its section of the changelog"
 	@echo "make wheel     dist/: the wheel, and the source distribution"
@@ -101,7 +102,7 @@ guest: $(GUEST)
 KERNELS ?= $(abspath $(STAMPS)/kernels)
 
 guests: $(STAMPS)/native $(STAMPS)/kernel-programs $(GUEST)
-	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
+	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay guest setup
 
 # A virtual machine, in which BPF is tested: tests of it are skipped without.
 MACHINE ?= $(abspath $(STAMPS)/virtual-machine)
@@ -188,24 +189,30 @@ check-site: $(STAMPS)/native $(STAMPS)/site
 	$(BIN)/python -m tools.check site
 
 REFERENCE ?= ../shared/reference
+# Writes the results version and the commit into a page of evidence.
+STAMP = $(BIN)/python -m tools.evidence stamp
 
 fidelity: $(STAMPS)/native
 	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json bench/ns2.json \
 		--out docs/evidence/fidelity.md
+	$(STAMP) fidelity.md
 	# A figure outside is known, and bold in the page.
 	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json bench/linux.json \
 		--out docs/evidence/fidelity-linux.md
+	$(STAMP) fidelity-linux.md
 
 # Goes on where it was stopped; what has been run is kept.
 fidelity-guest: guests
 	-FOREBAY_KERNELS=$(KERNELS) $(BIN)/python bench/fidelity_guest.py \
 		--reference $(REFERENCE)/linux.json bench/linux.json \
 		--runs bench/fidelity_guest.csv --out docs/evidence/fidelity-guest.md
+	$(STAMP) fidelity-guest.md
 
 # Drawn cases: guests run what is not kept, and the page is of all.
 reality-drawn: guests
 	-FOREBAY_KERNELS=$(KERNELS) $(BIN)/python bench/drawn.py run experiments/reality/drawn.json \
 		--runs experiments/reality/drawn.csv --out docs/evidence/reality-drawn.md
+	$(STAMP) reality-drawn.md
 
 TRACES ?= ../shared/traces
 
@@ -221,9 +228,11 @@ costs: $(STAMPS)/venv $(STAMPS)/rust
 
 papers: $(STAMPS)/native
 	$(BIN)/forebay replay all --page docs/evidence/papers.md
+	$(STAMP) papers.md
 
 suite: $(STAMPS)/native
 	$(BIN)/forebay suite rfc7928 --law all --page docs/evidence/rfc7928.md
+	$(STAMP) rfc7928.md
 
 # Goes on where it was stopped: the runs are in results/.store.
 reality: reality-kernel
@@ -243,22 +252,28 @@ reality-page: $(STAMPS)/native
 	  --out results/reality-packets
 	$(BIN)/python -m tools.reality page results/reality-packets/frame.parquet \
 	  experiments/reality/kernel.csv --out docs/evidence/reality.md
+	$(STAMP) reality.md
 
 # Goes on where it was stopped; about a minute and a half of a core for each cell.
 reality-attached: guests machine
 	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m bench.attach_table \
 	  experiments/reality/attached.toml --runs experiments/reality/attached.csv --page docs/evidence/reality-attached.md
+	$(STAMP) reality-attached.md
 
 reality-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
-	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
+	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml modern.toml) \
 	  --repeats 5 --links 2 --page docs/evidence/reality-realtime.md --out results/reality
-	$(BIN)/forebay validate experiments/reality/modern.toml \
-	  --repeats 3 --links 2 --page docs/evidence/reality-modern.md --out results/reality-modern
+	$(STAMP) reality-realtime.md
 
 # Goes on where it was stopped: the runs are in results/.store.
 atlas: $(STAMPS)/native
 	$(BIN)/forebay study studies/atlas --no-report
 	$(BIN)/python -m tools.atlas docs/evidence
+	$(STAMP) atlas.md
+
+# Says how long it will take before it begins: `python -m tools.evidence --plan`.
+evidence: $(STAMPS)/native
+	$(BIN)/python -m tools.evidence
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m tools.docs docs

@@ -1,14 +1,14 @@
-"""Laws that `forebay attach` puts into a kernel, beside the simulator: the table of docs/howto/kernel.md.
+"""Run laws in a kernel and simulate them: the tables of docs/evidence/kernel.md.
 
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
     sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=100us   # real time
 
-A scenario of one group of long flows is simulated, and run through three network namespaces, with
-the law on the router's device; `long_flows.c` starts each flow when the scenario says. A run in
-real time is void where the law's clock was late by more than a millisecond on average or 50 ms
-once: the machine was busy. One `[[at]]` may change the rate or the number of flows, after which the
-queue's settling is measured. Needs a C compiler, and netem for an RTT above the path's own, 0.1 ms.
-`bench.attach_table` runs the points of a sweep.
+A scenario of one group of long flows is simulated, and run through three network namespaces with
+the law of `forebay attach` on the router's device; `long_flows.c` starts each flow when the
+scenario says. A run in real time is void if the law's clock was late by more than a millisecond on
+average or 50 ms once: the machine was busy. One `[[at]]` may change the rate or the number of
+flows, after which the settling time of the queue is measured. A C compiler is needed, and netem for
+an RTT above the path's own, 0.1 ms. `bench.attach_table` runs the points of a sweep.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import _native
 from forebay.linux import attachments, devices, programs, records, tcx
-from forebay.linux.law_statistics import LawCounts, seen
+from forebay.linux.law_statistics import LawCounts, counts_of
 from forebay.linux.namespaces import cookie
 from forebay.linux.programs import answer
 from tools import virtual_machine
@@ -46,25 +46,35 @@ from tools.routed_path import RECEIVER, routed_path, sh
 if TYPE_CHECKING:
     import forebay
 
-#: What a clock may be late by, on average and once.
+#: Largest lateness of a clock in seconds, on average and once.
 LATE_MEAN_S, LATE_MAX_S = 1e-3, 50e-3
-#: Ethernet's header, which counts for the queue, and not for the MTU.
+#: The Ethernet header, which counts for the queue but not for the MTU.
 HEADER_BYTES = 14
-#: The path's own RTT, the least that is simulated: up to it nothing delays the answers.
+#: The RTT of the path without netem, which is the smallest that is simulated.
 PATH_S, PATH_RTT = 100e-6, "100us"
-#: How often the queue is looked at after a change.
+#: Time in seconds between two samples of the queue after a change.
 LOOK_S = 0.5
 PORT = 5201
 INSIDE = "FOREBAY_BENCH_INSIDE"
-#: Laws that are compiled already: a compiler in a virtual machine takes longer than the traffic.
+#: Variable with a folder of compiled laws: compiling in a virtual machine takes very long.
 BUILT = "FOREBAY_BENCH_BUILT"
-#: The program that makes the flows, compiled.
+#: Variable with the path of the compiled program that makes the flows.
 FLOWS = "FOREBAY_BENCH_FLOWS"
 
 
 @dataclass(frozen=True)
 class Step:
-    """What changes during a run; None where it stays."""
+    """A change during a run.
+
+    Attributes
+    ----------
+    time_s : float
+        Time of the change in seconds.
+    rate : str | None
+        The new rate; None if it does not change.
+    flows : int | None
+        The new number of flows; None if it does not change.
+    """
 
     time_s: float
     rate: str | None
@@ -73,7 +83,35 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario, as far as namespaces can run it."""
+    """A scenario, as far as namespaces can run it.
+
+    Attributes
+    ----------
+    rate : str
+        Rate of the bottleneck.
+    rate_bps : float
+        The same in bit/s.
+    buffer : str
+        Buffer of the bottleneck.
+    flows : int
+        Number of flows.
+    tcp : str
+        Congestion control of the flows, by its name in Linux.
+    rtt_s : float
+        Round trip in seconds.
+    packet_bytes : int
+        Packet size with the Ethernet header.
+    ecn : bool
+        True if the flows use ECN.
+    start_s : tuple[float, float]
+        Times of the first and the last possible start of a flow.
+    measure_s : tuple[float, float]
+        Start and end of the measurement.
+    step : Step | None
+        The change during the run, if any.
+    laws : list[dict[str, Any]]
+        The tables of the laws.
+    """
 
     rate: str
     rate_bps: float
@@ -83,21 +121,44 @@ class Case:
     rtt_s: float
     packet_bytes: int
     ecn: bool
-    #: first and last
     start_s: tuple[float, float]
     measure_s: tuple[float, float]
     step: Step | None
     laws: list[dict[str, Any]]
 
     def starts_s(self, flows: int, at_s: float, drawn: random.Random) -> list[float]:
-        """Of so many flows, the first of which may start then."""
+        """Return random starts of flows, the first of which may start at `at_s`."""
         first_s, last_s = self.start_s
         return [at_s + drawn.uniform(0, last_s - first_s) for _ in range(flows)]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a law did; means of runs."""
+    """The results of a law; means of a run.
+
+    Attributes
+    ----------
+    law : str
+        Name of the law.
+    delay_s : float
+        Mean delay in seconds.
+    deviation_s : float
+        Standard deviation of the delay in seconds.
+    signals : float
+        Marks and drops per packet.
+    drops : float
+        Drops per packet.
+    utilisation : float
+        Share of the link's rate that is used.
+    late_mean_s : float, default 0.0
+        Mean lateness of the law's clock in seconds.
+    late_max_s : float, default 0.0
+        Largest lateness of the law's clock in seconds.
+    settling_s : float, optional
+        Time after a step at which the queue settles, in seconds.
+    peak_pkts : float, optional
+        Largest mean of a second after a step, in packets.
+    """
 
     law: str
     delay_s: float
@@ -107,21 +168,21 @@ class Measured:
     utilisation: float
     late_mean_s: float = 0.0
     late_max_s: float = 0.0
-    #: After a step: when the queue settles, and the largest mean of a second.
     settling_s: float | None = None
     peak_pkts: float | None = None
 
     @property
     def void(self) -> bool:
+        """True if the law's clock was too late."""
         return self.late_mean_s > LATE_MEAN_S or self.late_max_s > LATE_MAX_S
 
 
 def case(path: Path, overrides: list[str]) -> Case:
-    """sets: as --set of `forebay run`, of the traffic and the bottleneck."""
+    """Return a scenario with overrides like those of `forebay run --set`."""
     text = tomllib.loads(path.read_text())
     (traffic,) = text["traffic"]
-    for one in overrides:
-        key, _, value = one.partition("=")
+    for change in overrides:
+        key, _, value = change.partition("=")
         table, *_, name = key.split(".")
         of = traffic if table == "traffic" else text[table]
         of[name] = {"true": True, "false": False}.get(value, value)
@@ -133,12 +194,12 @@ def case(path: Path, overrides: list[str]) -> Case:
     begins = traffic.get("start", "0s")
     first, last = begins["uniform"] if isinstance(begins, dict) else (begins, begins)
     step = None
-    for one in text.get("at", []):
+    for change in text.get("at", []):
         assert step is None, "one step a run"
         step = Step(
-            seconds(one["time"]),
-            one["set"].get("bottleneck.rate"),
-            one["set"].get("traffic.0.flows"),
+            seconds(change["time"]),
+            change["set"].get("bottleneck.rate"),
+            change["set"].get("traffic.0.flows"),
         )
     return Case(
         rate=link["rate"],
@@ -156,21 +217,23 @@ def case(path: Path, overrides: list[str]) -> Case:
     )
 
 
-def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
-    """By law, a run each."""
+def simulated(options: argparse.Namespace) -> dict[str, list[Measured]]:
+    """Return the simulated runs of each law."""
     import forebay  # not in a virtual machine, where it takes seconds
 
-    made: dict[str, list[Measured]] = {}
-    link = case(given.scenario, given.set)
-    # As the namespaces are: AVQ's queue is twice as long at 0.1 ms as at 1 ms.
+    runs_by_law: dict[str, list[Measured]] = {}
+    link = case(options.scenario, options.set)
+    # The RTT must be that of the namespaces: AVQ's queue is twice as long at 0.1 ms as at 1 ms.
     own = [f"traffic.0.rtt={PATH_RTT}"] if link.rtt_s <= PATH_S else []
-    out = forebay.run(given.scenario, overrides=[*given.set, *own], seeds=given.seeds, threads=1)
+    out = forebay.run(
+        options.scenario, overrides=[*options.set, *own], seeds=options.seeds, threads=1
+    )
     rate_bps = link.rate_bps
     if link.step is not None and link.step.rate is not None:
         rate_bps = _native.quantity("rate", link.step.rate, "rate")
     packet_s = 8 * link.packet_bytes / rate_bps
     for row in out.metrics.iter_rows(named=True):
-        made.setdefault(row["law"], []).append(
+        runs_by_law.setdefault(row["law"], []).append(
             Measured(
                 law=row["law"],
                 delay_s=row["queue_mean_pkts"] * packet_s,
@@ -181,11 +244,14 @@ def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
             )
         )
         if link.step is not None:
-            made[row["law"]][-1] = stepped(made[row["law"]][-1], _simulated_looks(out, row, link))
-    return made
+            runs_by_law[row["law"]][-1] = stepped(
+                runs_by_law[row["law"]][-1], _simulated_looks(out, row, link)
+            )
+    return runs_by_law
 
 
 def _simulated_looks(out: forebay.Result, row: dict[str, Any], link: Case) -> list[float]:
+    """Return the means of a simulated queue over intervals of `LOOK_S`."""
     import polars as pl
 
     begin_s, end_s = link.measure_s
@@ -202,26 +268,39 @@ def _simulated_looks(out: forebay.Result, row: dict[str, Any], link: Case) -> li
     return [float(mean) for mean in looks["queue_pkts"]]
 
 
-def stepped(one: Measured, looks: Sequence[float]) -> Measured:
-    """With `settling_s` of docs/reference/metrics.md; looks: the queue's means in packets over `LOOK_S`."""
+def stepped(result: Measured, looks: Sequence[float]) -> Measured:
+    """Return a result with its response to a step.
+
+    docs/reference/metrics.md defines `settling_s`.
+
+    Parameters
+    ----------
+    result : Measured
+        The result.
+    looks : Sequence[float]
+        Means of the queue over intervals of `LOOK_S`, in packets.
+    """
     seconds = [statistics.mean(pair) for pair in pairwise(looks)]
     rest = statistics.mean(seconds[len(seconds) // 2 :])
     near = max(rest / 4, 5.0)
     away = [number for number, mean in enumerate(seconds, 1) if abs(mean - rest) > near]
-    return replace(one, settling_s=LOOK_S * max(away, default=0), peak_pkts=max(seconds))
+    return replace(result, settling_s=LOOK_S * max(away, default=0), peak_pkts=max(seconds))
 
 
 @contextmanager
 def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
-    """A sender, a router whose `eth0` is the bottleneck, and a receiver, whose answers are late by
-    the RTT. Segments leave the sender one by one, unless they may be `large`."""
+    """Enter a context with a sender, a router whose `eth0` is the bottleneck, and a receiver.
+
+    The answers of the receiver are delayed by the RTT. Segments leave the sender one by one, unless
+    they may be `large`.
+    """
     mtu = link.packet_bytes - HEADER_BYTES
-    most = "" if large else "gso_max_segs 1"
+    segment_limit = "" if large else "gso_max_segs 1"
     netem = f"netem limit 1000000 delay {link.rtt_s * 1e6:.0f}us"
     with routed_path(tag) as (s, r, d):
         sh(f"""
-            ip -n {s} link set eth0 mtu {mtu} {most}; ip -n {r} link set eth1 mtu {mtu}
-            ip -n {r} link set eth0 mtu {mtu} {most}; ip -n {d} link set eth0 mtu {mtu}
+            ip -n {s} link set eth0 mtu {mtu} {segment_limit}; ip -n {r} link set eth1 mtu {mtu}
+            ip -n {r} link set eth0 mtu {mtu} {segment_limit}; ip -n {d} link set eth0 mtu {mtu}
             for n in {s} {d}; do
                 nsenter --net=/run/netns/$n sh -c 'cd /proc/sys/net/ipv4
                     echo {int(link.ecn)} > tcp_ecn; echo 1 > tcp_no_metrics_save
@@ -233,7 +312,13 @@ def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
 
 
 def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -> Measured:
-    """A run; in the router's namespace. Raises `RuntimeError` where `detach` leaves something."""
+    """Run a law in the router's namespace.
+
+    Raises
+    ------
+    RuntimeError
+        If `detach` leaves something behind.
+    """
     before = traces([])
     params = {key: value for key, value in law.items() if key != "kind"}
     attachments.attach(
@@ -243,16 +328,16 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str, seed: int) -
         ecn=link.ecn,
         front=front,
     )
-    mine: list[str] = []
+    own_objects: list[str] = []
     try:
-        mine = objects(devices.attached_to("eth0"))
+        own_objects = objects(devices.attached_to("eth0"))
         measured, looks = _watched(link, tag, random.Random(seed))
     finally:
         attachments.detach("eth0")
         time.sleep(link.rtt_s + 1)
-    left = traces(mine)
-    if not mine or left != before:
-        raise RuntimeError(f"before attach:\n{before}\nafter detach:\n{left}")
+    after = traces(own_objects)
+    if not own_objects or after != before:
+        raise RuntimeError(f"before attach:\n{before}\nafter detach:\n{after}")
     return measured if link.step is None else stepped(measured, looks)
 
 
@@ -267,13 +352,16 @@ def objects(attached: records.Attached | None = None) -> list[str]:
     ]
 
 
-def traces(mine: list[str]) -> str:
-    """What a law shows of itself: qdiscs and filters of the device, its files, and of its own
-    programs and maps those that are there. Those of other devices are not its."""
-    there = set(objects()) if mine else set()
+def traces(own_objects: list[str]) -> str:
+    """Return the traces of a law: qdiscs, filters, files, programs and maps.
+
+    Only those of `own_objects` that still exist are included; objects of other devices do not
+    matter.
+    """
+    existing = set(objects()) if own_objects else set()
     return "\n".join(
         [
-            *(one for one in mine if one in there),
+            *(object_ for object_ in own_objects if object_ in existing),
             *(map(str, tcx.attached(socket.if_nametoindex("eth0"))) if tcx.offered() else ()),
             sh(f"""
             tc qdisc show dev eth0; tc filter show dev eth0 egress
@@ -284,7 +372,7 @@ def traces(mine: list[str]) -> str:
 
 
 def _watched(link: Case, tag: str, drawn: random.Random) -> tuple[Measured, list[float]]:
-    """The traffic of a run, and the queue's means after its step."""
+    """Run the traffic, and return the result and the means of the queue after a step."""
     zero_s = time.monotonic()
     with ExitStack() as running:
 
@@ -301,25 +389,30 @@ def _watched(link: Case, tag: str, drawn: random.Random) -> tuple[Measured, list
                 attachments.change("eth0", {"rate": link.step.rate})
         begin_s, end_s = (zero_s + time_s for time_s in link.measure_s)
         _sleep_until(begin_s)
-        first_s, first = time.monotonic(), seen("eth0")
+        first_s, first = time.monotonic(), counts_of("eth0")
         looks = [first]
         while link.step is not None and time.monotonic() + LOOK_S < end_s:
             _sleep_until(first_s + LOOK_S * len(looks))
-            looks.append(seen("eth0"))
+            looks.append(counts_of("eth0"))
         _sleep_until(end_s)
-        last_s, last = time.monotonic(), seen("eth0")
+        last_s, last = time.monotonic(), counts_of("eth0")
     packet_s = 8 * link.packet_bytes / last.rate_bps
     looked = (between(a, b, LOOK_S, link.packet_bytes) for a, b in pairwise(looks))
     return (
         between(first, last, last_s - first_s, link.packet_bytes),
-        [one.delay_s / packet_s for one in looked],
+        [interval.delay_s / packet_s for interval in looked],
     )
 
 
 @contextmanager
 def traffic(link: Case, tag: str, starts_s: Sequence[float], port: int = PORT) -> Iterator[None]:
-    """A flow from each of these times of the monotonic clock. Raises `RuntimeError` where they
-    ended by themselves."""
+    """Enter a context with a flow that starts at each of these times of the monotonic clock.
+
+    Raises
+    ------
+    RuntimeError
+        If the flows end by themselves.
+    """
     inside = [["nsenter", f"--net=/run/netns/{name}{tag}", os.environ[FLOWS]] for name in "ds"]
     server = subprocess.Popen([*inside[0], "serve", str(port), str(len(starts_s))])
     base_s = min(starts_s)
@@ -343,7 +436,7 @@ def traffic(link: Case, tag: str, starts_s: Sequence[float], port: int = PORT) -
 
 @contextmanager
 def flows_program() -> Iterator[Path]:
-    """Compiled for this machine."""
+    """Enter a context with the program that makes the flows, compiled for this machine."""
     with tempfile.TemporaryDirectory(prefix="forebay-flows-") as folder:
         built = Path(folder, "long_flows")
         source = Path(__file__).with_name("long_flows.c")
@@ -352,17 +445,18 @@ def flows_program() -> Iterator[Path]:
 
 
 def _sleep_until(then_s: float) -> None:
+    """Sleep until a time of the monotonic clock."""
     time.sleep(max(0.0, then_s - time.monotonic()))
 
 
 def between(first: LawCounts, last: LawCounts, span_s: float, packet_bytes: int) -> Measured:
-    """Of a window, from what was seen at its ends."""
+    """Return the results of a window from the counts at its ends."""
 
-    def sums(one: LawCounts) -> tuple[float, float, float, float]:
-        ticks, mean, std = one.ticks, one.queue_mean_pkts, one.queue_std_pkts
+    def sums(counts: LawCounts) -> tuple[float, float, float, float]:
+        ticks, mean, std = counts.ticks, counts.queue_mean_pkts, counts.queue_std_pkts
         assert ticks is not None and mean is not None and std is not None
-        assert one.late_mean_s is not None
-        return ticks, ticks * mean, ticks * (mean**2 + std**2), ticks * one.late_mean_s
+        assert counts.late_mean_s is not None
+        return ticks, ticks * mean, ticks * (mean**2 + std**2), ticks * counts.late_mean_s
 
     def more(name: str) -> float:
         return float(getattr(last, name)) - float(getattr(first, name))
@@ -383,43 +477,45 @@ def between(first: LawCounts, last: LawCounts, span_s: float, packet_bytes: int)
     )
 
 
-def inside(path: Path, given: argparse.Namespace) -> None:
-    """In the router's namespace: each law in turn, a line of JSON each."""
-    link, tag = case(path, given.set), os.environ[INSIDE]
+def inside(path: Path, options: argparse.Namespace) -> None:
+    """Run each law in the router's namespace, and print a line of JSON for each run."""
+    link, tag = case(path, options.set), os.environ[INSIDE]
     if BUILT in os.environ:
         built = Path(os.environ[BUILT])
         programs.compile_law = lambda law, *_: (built / f"{law}.o").read_bytes()
-    # Programs that are not in memory yet would begin late, and a virtual machine's clock jump.
+    # A first run loads the programs: otherwise they would begin late, and in a virtual machine the
+    # clock would jump.
     with traffic(link, tag, [time.monotonic() + 0.2] * link.flows):
         time.sleep(1 + 2 * link.rtt_s)
     for law in link.laws:
-        if given.law and law["kind"] not in given.law:
+        if options.law and law["kind"] not in options.law:
             continue
-        for seed in range(given.first_seed, given.first_seed + given.repeats):
-            one = attached(link, law, given.front, tag, seed)
-            print("@@" + json.dumps(asdict(one)), flush=True)
+        for seed in range(options.first_seed, options.first_seed + options.repeats):
+            run = attached(link, law, options.front, tag, seed)
+            print("@@" + json.dumps(asdict(run)), flush=True)
 
 
 def lines(printed: str) -> dict[str, list[Measured]]:
-    made: dict[str, list[Measured]] = {}
+    """Return the runs in the output of `inside`, by law."""
+    runs_by_law: dict[str, list[Measured]] = {}
     for line in re.findall(r"^@@(\{.*\})\r?$", printed, re.MULTILINE):
-        one = Measured(**json.loads(line))
-        made.setdefault(one.law, []).append(one)
-    return made
+        run = Measured(**json.loads(line))
+        runs_by_law.setdefault(run.law, []).append(run)
+    return runs_by_law
 
 
-def real(path: Path, given: argparse.Namespace) -> str:
-    """What `inside` printed, in this machine's kernel."""
+def real(path: Path, options: argparse.Namespace) -> str:
+    """Return the output of `inside` in this machine's kernel."""
     tag = f"fb{os.getpid()}"
-    with namespaces(case(path, given.set), tag, large=given.large), ExitStack() as built:
+    with namespaces(case(path, options.set), tag, large=options.large), ExitStack() as built:
         flows = os.environ.get(FLOWS) or built.enter_context(flows_program())
         done = subprocess.run(
             [
                 *("nsenter", f"--net=/run/netns/r{tag}", sys.executable, "-m", "bench.attach"),
                 *sys.argv[1:],
             ],
-            # A run that is cut off has given what it had.
-            stdout=None if given.raw else subprocess.PIPE,
+            # Output that is not captured survives a run that is cut off.
+            stdout=None if options.raw else subprocess.PIPE,
             text=True,
             check=True,
             env=os.environ | {INSIDE: tag, FLOWS: str(flows)},
@@ -427,23 +523,26 @@ def real(path: Path, given: argparse.Namespace) -> str:
     return done.stdout or ""
 
 
-def virtual(given: argparse.Namespace) -> str:
-    """The same in a virtual machine; `given.out` has each line as soon as it is there."""
+def virtual(options: argparse.Namespace) -> str:
+    """Return the output of `inside` in a virtual machine.
+
+    A file in `options.out` has each line as soon as it is printed.
+    """
     words = [word for word in sys.argv[1:] if word != "--virtual"]
     command = shlex.join([sys.executable, "-m", "bench.attach", *words, "--raw"])
-    given.out.mkdir(parents=True, exist_ok=True)
-    log = given.out / (re.sub(r"[^\w.=-]+", "_", "_".join(words)) + ".log")
-    if given.front == programs.CLASSIFIER:
-        (given.out / "built").mkdir(exist_ok=True)
-        for law in case(given.scenario, given.set).laws:
-            compiled = programs.compile_law(law["kind"], given.front, "")
-            (given.out / "built" / f"{law['kind']}.o").write_bytes(compiled)
+    options.out.mkdir(parents=True, exist_ok=True)
+    log = options.out / (re.sub(r"[^\w.=-]+", "_", "_".join(words)) + ".log")
+    if options.front == programs.CLASSIFIER:
+        (options.out / "built").mkdir(exist_ok=True)
+        for law in case(options.scenario, options.set).laws:
+            compiled = programs.compile_law(law["kind"], options.front, "")
+            (options.out / "built" / f"{law['kind']}.o").write_bytes(compiled)
         command = f"{BUILT}=$OUT/built {command}"
     with flows_program() as built:
-        shutil.copy(built, given.out)
+        shutil.copy(built, options.out)
     command = f"{FLOWS}=$OUT/{built.name} {command}"
     try:
-        virtual_machine.run(f"{command} > $OUT/{log.name} 2>&1", given.limit, given.out)
+        virtual_machine.run(f"{command} > $OUT/{log.name} 2>&1", options.limit, options.out)
     finally:
         printed = log.read_text() if log.exists() else ""
     if not lines(printed):
@@ -453,7 +552,7 @@ def virtual(given: argparse.Namespace) -> str:
 
 def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) -> Iterator[str]:
     """Yield the lines of the table: each law simulated, and in the kernel."""
-    # A virtual machine lacks what this needs.
+    # A virtual machine lacks the libraries of this import.
     from forebay.comparison.compare import Agreement, Tolerance, prediction_half_width
 
     tolerances = (
@@ -465,14 +564,14 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
         *("law", "delay, simulated [ms]", "in the kernel", "deviation, simulated [ms]"),
         *("in the kernel", "signals, simulated [%]", "in the kernel", "utilisation [%]", "beyond"),
     ]
-    if any(one.settling_s is not None for runs in theirs.values() for one in runs):
+    if any(run.settling_s is not None for runs in theirs.values() for run in runs):
         heads += ["settling and largest second, simulated", "in the kernel"]
     yield f"| {' | '.join(heads)} |"
     yield "|---" * len(heads) + "|"
     for law, runs in theirs.items():
-        sound = [one for one in runs if not one.void]
+        sound = [run for run in runs if not run.void]
         if not sound:
-            worst = max(one.late_max_s for one in runs)
+            worst = max(run.late_max_s for run in runs)
             yield f"| {law} | void: a clock {1e3 * worst:.0f} ms late {'| ' * (len(heads) - 1)}"
             continue
         cells, beyond = [law], []
@@ -486,13 +585,13 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
                 note = " (chance)" if abs(figure.difference) <= chance else ""
                 beyond.append(f"{rule.title}{note}")
             cells += figure.text.split(" → ")
-        use = statistics.mean(one.utilisation for one in sound)
+        use = statistics.mean(run.utilisation for run in sound)
         cells += [f"{100 * use:.1f}", ", ".join(beyond)]
         if sound[0].settling_s is not None:
             cells += [
                 "; ".join(
-                    f"{one.settling_s:.1f} s, {one.peak_pkts:.0f} packets"
-                    for one in sorted(of, key=lambda one: one.settling_s or 0.0)
+                    f"{run.settling_s:.1f} s, {run.peak_pkts:.0f} packets"
+                    for run in sorted(of, key=lambda run: run.settling_s or 0.0)
                 )
                 for of in (ours[law], sound)
             ]
@@ -500,6 +599,7 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("scenario", type=Path)
     parser.add_argument("--virtual", action="store_true")
@@ -513,16 +613,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--limit", type=float, default=1800)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir(), "forebay-attach"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     if INSIDE in os.environ:
-        inside(given.scenario, given)
+        inside(options.scenario, options)
         return 0
-    printed = virtual(given) if given.virtual else real(given.scenario, given)
-    if given.raw:
+    printed = virtual(options) if options.virtual else real(options.scenario, options)
+    if options.raw:
         print(printed, end="")
         return 0
     measured = lines(printed)
-    for line in table(measured, simulated(given)):
+    for line in table(measured, simulated(options)):
         print(line)
     return 0
 

@@ -1,14 +1,15 @@
-"""What a law of `forebay attach` costs a packet: user and system time over the shaper alone.
+"""Measure what a law of `forebay attach` costs per packet: processor time over the shaper alone.
 
     sudo python -m bench.attach_cost bench/attach.toml --law pi --law pid
 
-Two pairs of veth in a namespace, both with the same shaper at 10 Gbit/s, one of them with the law.
-One process, on one processor, sends frames of 64 bytes by UDP to both in turns of some
-milliseconds, and reads its own processor's time: the law's, the shaper's, and the receiver's, which
-drops them as another host's. Told are the median of the differences of neighbouring turns, its
-standard error, the difference of the tenth quickest turns of both, which other jobs have disturbed
-least, and the time of the program alone, by `bpftool prog run`. `empty` is a classifier that does
-nothing, and `none` a second shaper alone, which shows how far from zero differences may be.
+A namespace has two pairs of veth, both with the same shaper at 10 Gbit/s, and one of them with the
+law. One process, on one processor, sends UDP frames of 64 bytes to both in turns of some
+milliseconds, and reads its own processor time: that of the law, of the shaper, and of the receiver,
+which drops the frames as another host's. The output has the median of the differences of
+neighbouring turns with its standard error, the difference of the tenth quickest turns of both,
+which other jobs have disturbed least, and the time of the program alone, by `bpftool prog run`.
+`empty` is a classifier that does nothing, and `none` a second shaper alone, which shows how far
+from zero differences may be.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ int main(int argc, char **argv)
 
 
 def inside(link: Case, law: dict[str, Any], turns: int, folder: Path) -> tuple[Rounds, float]:
-    """Of a law, in the namespace: its turns, and the program; in nanoseconds a packet."""
+    """Return the turns of a law in the namespace, and the time of its program, in ns per packet."""
     params = {key: value for key, value in law.items() if key != "kind"}
     attachments.attach("law", law["kind"], params, rate=RATE, buffer=link.buffer)
     try:
@@ -94,7 +95,10 @@ def inside(link: Case, law: dict[str, Any], turns: int, folder: Path) -> tuple[R
 def without(
     link: Case, law: dict[str, Any], turns: int, folder: Path, *, empty: bool = False
 ) -> Rounds:
-    """Of the shaper of a law beside the same; with a classifier that does nothing if `empty`."""
+    """Return the turns of a law's shaper next to the same shaper.
+
+    With `empty`, the law's device also has a classifier that does nothing.
+    """
     params = {key: value for key, value in law.items() if key != "kind"}
     attached = attachments.plan(
         *("law", law["kind"], params), rate=RATE, buffer=link.buffer
@@ -124,11 +128,12 @@ def without(
 
 
 def _shape(device: str, attached: records.Attached) -> None:
+    """Install the shaper of a law on a device."""
     subprocess.run(attachments.shaper(attached, devices.device(device)), check=True)
 
 
 def turns_ns(turns: int, folder: Path) -> Rounds:
-    """Of a packet to `bare` and one to `law`, by turns."""
+    """Return the time of a packet to `bare` and of one to `law` in each turn, in nanoseconds."""
     printed = subprocess.run(
         [
             *("taskset", "-c", "0", str(folder / "sender"), str(turns), str(TURN_PKTS)),
@@ -143,8 +148,9 @@ def turns_ns(turns: int, folder: Path) -> Rounds:
 
 
 def _row(name: str, rounds: Rounds, program: str) -> str:
+    """Return a row of the table."""
     more = [law - bare for bare, law in rounds]
-    # The error of a median of normal values.
+    # 1.2533 turns the standard error of a mean of normal values into that of a median.
     error = 1.2533 * _spread(more) / math.sqrt(len(more))
     bare, law = (statistics.quantiles(turns, n=10)[0] for turns in zip(*rounds, strict=True))
     return (
@@ -154,12 +160,13 @@ def _row(name: str, rounds: Rounds, program: str) -> str:
 
 
 def _spread(values: list[float]) -> float:
-    """Standard deviation, by the quartiles: a turn that was interrupted is no measure of it."""
+    """Return the standard deviation from the quartiles, which interrupted turns do not affect."""
     first, _, third = statistics.quantiles(values, n=4)
     return (third - first) / 1.349
 
 
 def _program_ns(program: int, frame: Path) -> float:
+    """Return the time of a program for one packet, in nanoseconds."""
     words = ["bpftool", "-j", "prog", "run", "id", str(program), "data_in", str(frame)]
     runs = [
         json.loads(sh(" ".join([*words, "repeat", str(RUN_PKTS)])))["duration"] for _ in range(12)
@@ -168,13 +175,14 @@ def _program_ns(program: int, frame: Path) -> float:
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("scenario", type=Path)
     parser.add_argument("--law", action="append", default=[])
     parser.add_argument("--turns", type=int, default=1000)
-    given = parser.parse_args()
-    link = case(given.scenario, [])
-    laws = [law for law in link.laws if not given.law or law["kind"] in given.law]
+    options = parser.parse_args()
+    link = case(options.scenario, [])
+    laws = [law for law in link.laws if not options.law or law["kind"] in options.law]
     if INSIDE in os.environ:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -183,12 +191,12 @@ def main() -> int:
             sh(f"clang -O2 -o {folder}/sender {folder}/sender.c")
             print(HEAD)
             for law in laws:
-                rounds, program_ns = inside(link, law, given.turns, folder)
+                rounds, program_ns = inside(link, law, options.turns, folder)
                 print(_row(law["kind"], rounds, f"{program_ns:.0f}"), flush=True)
             (folder / "empty.c").write_text(EMPTY)
             sh(f"clang -O2 -g -target bpf -c -o {folder}/empty.o {folder}/empty.c")
-            print(_row("empty", without(link, laws[0], given.turns, folder, empty=True), ""))
-            print(_row("none", without(link, laws[0], given.turns, folder), ""))
+            print(_row("empty", without(link, laws[0], options.turns, folder, empty=True), ""))
+            print(_row("none", without(link, laws[0], options.turns, folder), ""))
         return 0
     tag = f"fc{os.getpid()}"
     try:

@@ -1,5 +1,5 @@
-"""`attach` and `detach` for as long as is asked, with faults injected: called by
-`python -m bench.attach_soak --faults`.
+"""Soak test of `attach` and `detach` with injected faults, which
+`python -m bench.attach_soak --faults` calls.
 
 Each round puts a random law on a device of its own namespace, lets traffic pass, and injects one
 fault: a kill at a random moment, a new name, a move to another namespace, the end of the device or
@@ -32,22 +32,35 @@ from tools.routed_path import sh
 
 FOREBAY = [sys.executable, "-m", "forebay.cli"]
 LAWS = ("pi", "red", "pi-pd", "avq", "stpi", "blue", "p-avg")
-#: An attach takes about so long, and a command is killed within it.
+#: A command is killed within this time, which is about the duration of an attach.
 KILL_WITHIN_S = 2.0
-#: Patience with a busy machine.
+#: Time limit of a command, with patience for a busy machine.
 TIMEOUT_S = 120
-#: Of the file system of records, in a round with a full disk.
+#: Size of the file system of records in a round with a full disk.
 FULL_BYTES = 4096
-#: The kernel frees a program a little after its last holder.
+#: Time limit in which the kernel frees a program after its last holder has ended.
 FREED_S = 5.0
 
 
 @dataclass
 class Soak:
-    """A soak: its namespaces, its random numbers, and what happened."""
+    """State of a soak test.
+
+    Attributes
+    ----------
+    tag : str
+        Tag in the names of its two namespaces.
+    folder : Path
+        Folder of temporary files of the commands.
+    drawn : random.Random
+        Random numbers of the test.
+    counts : Counter of str
+        Counts of faults, exit statuses and kills.
+    leaks : list of str
+        Descriptions of everything that was left or wrong.
+    """
 
     tag: str
-    #: where its commands would leave temporary files
     folder: Path
     drawn: random.Random
     counts: Counter[str] = field(default_factory=Counter)
@@ -55,17 +68,20 @@ class Soak:
 
     @property
     def near(self) -> str:
+        """Name of the namespace in which the device is made."""
         return f"n{self.tag}"
 
     @property
     def other(self) -> str:
+        """Name of the namespace to which the device is moved."""
         return f"o{self.tag}"
 
     def command(self, *words: str, name: str = "") -> list[str]:
+        """Return a command line that runs in the named namespace, by default in `near`."""
         return ["nsenter", f"--net=/run/netns/{name or self.near}", *words]
 
     def forebay(self, *words: str, name: str = "") -> subprocess.CompletedProcess[str]:
-        """Run a command of Forebay to its end. A traceback is a leak of its own."""
+        """Run a command of Forebay to its end; a traceback counts as a leak."""
         done = subprocess.run(
             self.command(*FOREBAY, *words, name=name),
             capture_output=True,
@@ -80,14 +96,17 @@ class Soak:
         return done
 
     def environment(self) -> dict[str, str]:
+        """Return the environment of the commands."""
         return {**os.environ, "TMPDIR": str(self.folder)}
 
     def attach(self) -> list[str]:
+        """Return an `attach` command with a random law and rate."""
         law = self.drawn.choice(LAWS)
         return ["attach", "eth0", law, "--rate", f"{self.drawn.randint(5, 50)}Mbit/s"]
 
 
 def make(soak: Soak) -> None:
+    """Make the namespaces and the device, in half of the cases with qdiscs."""
     sh(f"""
         for n in {soak.near} {soak.other}; do ip netns add $n; ip -n $n link set lo up; done
         ip link add eth0 netns {soak.near} type veth peer name peer0 netns {soak.near}
@@ -104,6 +123,7 @@ def make(soak: Soak) -> None:
 
 
 def qdiscs(soak: Soak) -> str:
+    """Return the qdiscs of the device as `tc` prints them."""
     done = subprocess.run(
         ["tc", "-n", soak.near, "qdisc", "show", "dev", "eth0"],
         capture_output=True,
@@ -114,7 +134,7 @@ def qdiscs(soak: Soak) -> str:
 
 
 def traffic(soak: Soak) -> subprocess.Popen[bytes]:
-    """Packets of 1000 bytes, as fast as one thread sends them to nobody."""
+    """Start a process that sends packets of 1000 bytes to an address without a receiver."""
     words = (
         "import socket, time\n"
         "out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
@@ -132,37 +152,43 @@ def traffic(soak: Soak) -> subprocess.Popen[bytes]:
 
 
 def no_fault(soak: Soak) -> None:
-    soak.forebay("set", "eth0", "rate=7Mbit/s")
-    soak.forebay("stats", "eth0")
+    """Change and show the law, without a fault."""
+    soak.forebay("kernel", "change", "eth0", "rate=7Mbit/s")
+    soak.forebay("kernel", "show", "eth0")
 
 
 def killed_detach(soak: Soak) -> None:
+    """Kill a `detach` at a random moment."""
     killed(soak, ["detach", "eth0"])
 
 
 def renamed(soak: Soak) -> None:
+    """Rename the device, and detach by its old or new name."""
     sh(f"ip -n {soak.near} link set eth0 down; ip -n {soak.near} link set eth0 name wan0")
     soak.forebay("detach", soak.drawn.choice(["eth0", "wan0"]))
     sh(f"ip -n {soak.near} link set wan0 name eth0; ip -n {soak.near} link set eth0 up")
 
 
 def moved(soak: Soak) -> None:
+    """Move the device to the other namespace, and detach in either of the two."""
     sh(f"ip -n {soak.near} link set eth0 netns {soak.other}")
-    soak.forebay("list")
+    soak.forebay("kernel", "list")
     soak.forebay("detach", "eth0", name=soak.drawn.choice([soak.near, soak.other]))
 
 
 def device_gone(soak: Soak) -> None:
+    """Delete the device."""
     sh(f"ip -n {soak.near} link del eth0")
-    soak.forebay("stats", "eth0")
+    soak.forebay("kernel", "show", "eth0")
 
 
 def namespace_gone(soak: Soak) -> None:
+    """Delete the namespace, and make an empty one of the same name."""
     sh(f"ip netns del {soak.near}; ip netns add {soak.near}")
 
 
 def full_disk(soak: Soak) -> None:
-    """The folder of records is on a disk that is full; `set` has to write."""
+    """Attach while the file system of the records is full; the command must say so."""
     soak.forebay("detach", "eth0")
     records.RUN.mkdir(mode=0o700, exist_ok=True)
     sh(f"mount -t tmpfs -o size={FULL_BYTES},mode=0700 none {records.RUN}")
@@ -176,29 +202,38 @@ def full_disk(soak: Soak) -> None:
 
 
 def lost_record(soak: Soak) -> None:
+    """Delete the record of the law, and attach again."""
     for file in _records():
         file.unlink()
     soak.forebay(*soak.attach())
 
 
 def damaged_record(soak: Soak) -> None:
+    """Change random bytes of the record and cut it short, and let commands read it."""
     for file in _records():
         data = bytearray(file.read_bytes())
         for _ in range(soak.drawn.randint(1, 20)):
             data[soak.drawn.randrange(len(data))] = soak.drawn.randrange(256)
         file.write_bytes(data[: soak.drawn.randint(0, len(data))])
-    soak.forebay("list")
-    soak.forebay("stats", "eth0")
+    soak.forebay("kernel", "list")
+    soak.forebay("kernel", "show", "eth0")
 
 
 def replaced_qdisc(soak: Soak) -> None:
+    """Replace the law's root qdisc by a foreign one, and detach."""
     sh(f"tc -n {soak.near} qdisc replace dev eth0 root handle 9: pfifo limit 9")
     soak.forebay("detach", "eth0")
     sh(f"tc -n {soak.near} qdisc del dev eth0 root")
 
 
 def several_at_once(soak: Soak) -> None:
-    words = [soak.attach(), ["detach", "eth0"], ["set", "eth0", "rate=9Mbit/s"], soak.attach()]
+    """Run four commands on the device at the same time."""
+    words = [
+        soak.attach(),
+        ["detach", "eth0"],
+        ["kernel", "change", "eth0", "rate=9Mbit/s"],
+        soak.attach(),
+    ]
     running = [
         subprocess.Popen(
             soak.command(*FOREBAY, *arguments),
@@ -213,11 +248,13 @@ def several_at_once(soak: Soak) -> None:
 
 
 def interrupted_attach(soak: Soak) -> None:
+    """Interrupt an `attach` at a random moment, as Ctrl-C does."""
     soak.forebay("detach", "eth0")
     killed(soak, soak.attach(), signal.SIGINT)
 
 
 def killed_attach(soak: Soak) -> None:
+    """Kill an `attach` at a random moment."""
     soak.forebay("detach", "eth0")
     killed(soak, soak.attach())
 
@@ -227,12 +264,13 @@ FAULTS: list[Callable[[Soak], None]] = [
     *(renamed, moved, device_gone, namespace_gone, full_disk, lost_record, damaged_record),
     *(replaced_qdisc, several_at_once),
 ]
-#: After these the device's qdiscs are not those of before, as they cannot be.
+#: Faults after which the qdiscs of the device differ, because the fault changes or removes them.
 CHANGES = ("moved", "device_gone", "namespace_gone", "lost_record", "damaged_record")
 CHANGES += ("replaced_qdisc",)
 
 
 def killed(soak: Soak, words: list[str], number: int = signal.SIGKILL) -> None:
+    """Run a command of Forebay and send it a signal at a random moment."""
     process = subprocess.Popen(
         soak.command(*FOREBAY, *words),
         stdout=subprocess.DEVNULL,
@@ -245,18 +283,20 @@ def killed(soak: Soak, words: list[str], number: int = signal.SIGKILL) -> None:
     process.send_signal(number)
     process.wait(TIMEOUT_S)
     soak.counts[f"{words[0]}: {'ended before' if has_ended else 'killed'}"] += 1
-    # Programs that it called end by themselves.
+    # Programs that the command called end by themselves.
     time.sleep(0.3)
 
 
 def _records() -> list[Path]:
+    """Return the records of attached laws."""
     return sorted(records.ATTACHED.glob("*.json")) if records.ATTACHED.is_dir() else []
 
 
-# --- a round, and what is left ------------------------------------------------------------------
+# --- a round and its remains --------------------------------------------------------------------
 
 
 def round_of(soak: Soak, fault: Callable[[Soak], None]) -> None:
+    """Play a round with a fault, clean up, and add all that is left to the leaks."""
     name = fault.__name__
     soak.counts[f"fault: {name}"] += 1
     make(soak)
@@ -268,7 +308,7 @@ def round_of(soak: Soak, fault: Callable[[Soak], None]) -> None:
     finally:
         sending.kill()
         sending.wait()
-    # By the documented commands alone.
+    # Only the documented commands clean up.
     soak.forebay("detach", "eth0")
     soak.forebay("detach", "--stale")
     if name not in CHANGES and qdiscs(soak) != before:
@@ -289,11 +329,12 @@ def round_of(soak: Soak, fault: Callable[[Soak], None]) -> None:
 
 
 def _programs() -> dict[str, list[int]]:
+    """Return the programs that are attached to each device of the present namespace."""
     return {name: tcx.attached(index) for index, name in socket.if_nameindex()}
 
 
 def _of_the_kernel() -> dict[str, int]:
-    """Count what the kernel has of laws."""
+    """Return the numbers of programs and mounts of laws, and of all maps, in the kernel."""
     listed: list[dict[str, Any]] = answer("bpftool", "-j", "prog", "show") or []
     mounts = Path("/proc/mounts").read_text()
     return {
@@ -304,7 +345,7 @@ def _of_the_kernel() -> dict[str, int]:
 
 
 def soak(seconds: float, seed: int) -> int:
-    """Run rounds for so long; return the exit status: 1 where something is left."""
+    """Run rounds for the given time and return the exit status, 1 if anything is left."""
     if records.RUN.exists():
         print(f"{records.RUN} is there already: detach its laws first", file=sys.stderr)
         return 2
@@ -313,7 +354,7 @@ def soak(seconds: float, seed: int) -> int:
     before, begun_s, rounds = _of_the_kernel(), time.monotonic(), 0
     try:
         while time.monotonic() - begun_s < seconds:
-            # Each fault in turn, in an order of its own.
+            # Every fault has its turn once, in a random order.
             if rounds % len(FAULTS) == 0:
                 order = testbed.drawn.sample(FAULTS, len(FAULTS))
             round_of(testbed, order[rounds % len(FAULTS)])

@@ -1,13 +1,13 @@
-"""Laws at the points of a study: simulated, in user space, and in a kernel. `make reality-attached`
-makes docs/evidence/reality-attached.md of it.
+r"""Run laws at the points of a study: simulated, in user space, and in a kernel.
 
-    python -m bench.attach_table experiments/reality/attached.toml \\
+    python -m bench.attach_table experiments/reality/attached.toml \
         --runs experiments/reality/attached.csv --page docs/evidence/reality-attached.md
 
-Each law at each point runs on `--engine kernel`, where Linux's TCP meets the law in user space, and
-attached to a device of a virtual machine, as `bench.attach` has it: both in virtual time, so that a
-busy host makes no run void. What a run came to is a line of the table `--runs`, and what is there
-is not run again; `--only-page` runs nothing but the simulations, which take a minute.
+`make reality-attached` makes docs/evidence/reality-attached.md in this way. Each law at each point
+runs on `--engine kernel`, where Linux's TCP meets the law in user space, and attached to a device
+of a virtual machine, as in `bench.attach`. Both are in virtual time, so that a busy host makes no
+run void. A run is a line of the table `--runs`, and a run in the table is not made again;
+`--only-page` makes nothing but the simulations, which take a minute.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from forebay.scenario.builder import typed
 from tools import reality
 from tools.reality import AXES, CELL, TOLERANCES, VALUES
 
-#: The columns of the page, as engines are named.
+#: The sides of the page, by names of engines.
 ATTACHED = "attached"
 ENGINES = (KERNEL, ATTACHED)
 KEY = ("engine", *AXES)
@@ -46,23 +46,32 @@ KEY = ("engine", *AXES)
 
 @dataclass(frozen=True)
 class Place:
-    """A point of the study, with the numbers that its laws were designed to have."""
+    """A point of the study, with the designed parameters of its laws.
+
+    Attributes
+    ----------
+    number : int
+        Index of the point.
+    tables : dict[str, Any]
+        The tables of its scenario.
+    """
 
     number: int
     tables: dict[str, Any]
 
     @cached_property
     def laws(self) -> list[str]:
+        """The kinds of its laws."""
         return [law["kind"] for law in self.tables["law"]]
 
     def text(self, laws: Sequence[str]) -> str:
-        """A scenario with these laws alone."""
+        """Return a scenario with only these laws."""
         chosen = [law for law in self.tables["law"] if law["kind"] in laws]
         return tomlkit.dumps({**self.tables, "law": chosen})
 
     @cached_property
     def axes(self) -> dict[str, Any]:
-        """Of `AXES`, in base units, without the law."""
+        """The values of `AXES` without the law, in base units."""
         (traffic,) = self.tables["traffic"]
         link = self.tables["bottleneck"]
         return {
@@ -75,37 +84,48 @@ class Place:
 
     @cached_property
     def packet_s(self) -> float:
+        """The transmission time of a packet in seconds."""
         (traffic,) = self.tables["traffic"]
         packet_bytes = forebay._native.quantity("packet", traffic["packet"], "size")
         return 8 * packet_bytes / float(self.axes["bottleneck.rate"])
 
     def as_attached(self) -> Place:
-        """With the tokens that the shaper of `attach` sends at once after a rest, and a way back
-        without a rate, as a guest's is."""
+        """Return the place with the link that an attached law has.
+
+        The shaper of `attach` releases its tokens at once after a pause, and the reverse path has
+        no rate limit, as in a guest.
+        """
         rate_bps = float(self.axes["bottleneck.rate"])
         burst_bytes = attachments.burst_bytes(rate_bps, round(self.packet_s * rate_bps / 8))
         link = {"burst": f"{burst_bytes}B", "rate_back": "1Tbit/s"}
         return Place(self.number, {**self.tables, "bottleneck": self.tables["bottleneck"] | link})
 
     def row(self, engine: str, law: str, **values: float) -> dict[str, Any]:
+        """Return a row of the table of runs."""
         return {"engine": engine, "law": law, **self.axes, **values}
 
 
 def places(path: Path) -> list[Place]:
-    """Raises `ScenarioError`."""
+    """Return the points of a study.
+
+    Raises
+    ------
+    ScenarioError
+        If the study is wrong.
+    """
     points = Points(path)
-    found = []
+    places_ = []
     for number in range(len(points)):
         tables = at(points.text, dict(zip(points.keys, points.sweep.row(number), strict=True)))
         for law, params in points.gains.of_point(number):
             del tables["law"][law]["gains"]
             tables["law"][law] |= {key: _typed(value) for key, value in params}
-        found.append(Place(number, tables))
-    return found
+        places_.append(Place(number, tables))
+    return places_
 
 
 def at(study: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The study's tables at one point, by what that sets."""
+    """Return the tables of a study at one point of its sweep."""
     tables = tomllib.loads(study)
     del tables["sweep"]
     for key, value in row.items():
@@ -122,17 +142,21 @@ def at(study: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _typed(value: Any) -> Any:
+    """Return a text as the number or boolean in it."""
     return typed(value) if isinstance(value, str) else value
 
 
-def order(found: Sequence[Place]) -> Iterator[tuple[Place, list[str]]]:
-    """First a half of the laws at each of eight points, so that any law, too, meets any other
-    value; then the other half, and the same of the other points."""
-    for first in range(0, len(found), 8):
+def order(places_: Sequence[Place]) -> Iterator[tuple[Place, list[str]]]:
+    """Yield the points with laws in the order of the runs.
+
+    Half of the laws run at each of eight points first, so that every law meets every value of every
+    axis early; then the other half, and the same for the other points.
+    """
+    for first in range(0, len(places_), 8):
         for whole in (False, True):
-            for place in found[first : first + 8]:
+            for place in places_[first : first + 8]:
                 rtt, second = divmod(place.number - first, 2)
-                # A function of the round trip that is neither constant nor any column of the sweep.
+                # This half is a function of the round trip that no column of the sweep repeats.
                 half = [
                     law
                     for number, law in enumerate(place.laws)
@@ -142,25 +166,30 @@ def order(found: Sequence[Place]) -> Iterator[tuple[Place, list[str]]]:
 
 
 def in_user_space(place: Place, laws: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of runs on `--engine kernel`."""
     return of_engine(place, laws, KERNEL, 1)
 
 
 def of_engine(place: Place, laws: Sequence[str], engine: str, seeds: int) -> list[dict[str, Any]]:
+    """Return the rows of runs on an engine."""
     out = forebay.run(place.text(laws), engine=engine, seeds=seeds, threads=1)
     return [
         place.row(
             engine,
-            one["law"],
-            # Of what waits at any time, as the kernel's clock sees it.
-            delay_mean_s=one["queue_mean_pkts"] * place.packet_s,
-            **{name: one[name] for name in ("seed", *VALUES) if name != "delay_mean_s"},
+            row["law"],
+            # The delay follows from the mean queue, as the clock of the kernel samples it.
+            delay_mean_s=row["queue_mean_pkts"] * place.packet_s,
+            **{name: row[name] for name in ("seed", *VALUES) if name != "delay_mean_s"},
         )
-        for one in out.metrics.iter_rows(named=True)
+        for row in out.metrics.iter_rows(named=True)
     ]
 
 
 def in_a_kernel(place: Place, laws: Sequence[str], out: Path) -> list[dict[str, Any]]:
-    """Of the laws that have been measured, where the machine was stopped."""
+    """Return the rows of runs in a virtual machine.
+
+    If the machine was stopped, they are those that had finished.
+    """
     scenario = out / f"point-{place.number + 1}.toml"
     scenario.write_text(place.text(laws))
     words = [sys.executable, "-m", "bench.attach", str(scenario), "--virtual", "--raw"]
@@ -178,14 +207,14 @@ def in_a_kernel(place: Place, laws: Sequence[str], out: Path) -> list[dict[str, 
             ATTACHED,
             law,
             seed=number,
-            delay_mean_s=one.delay_s,
-            queue_std_pkts=one.deviation_s / place.packet_s,
-            drop_rate=one.drops,
-            mark_rate=one.signals - one.drops,
-            utilisation=one.utilisation,
+            delay_mean_s=run.delay_s,
+            queue_std_pkts=run.deviation_s / place.packet_s,
+            drop_rate=run.drops,
+            mark_rate=run.signals - run.drops,
+            utilisation=run.utilisation,
         )
         for law, runs in measured.items()
-        for number, one in enumerate(runs, 1)
+        for number, run in enumerate(runs, 1)
     ]
 
 
@@ -198,11 +227,11 @@ def make(places: Sequence[Place], runs: KeptRuns, out: Path) -> None:
     """Make every run that is not kept."""
     for place, laws in order(places):
         for engine in ENGINES:
-            there = set(runs.read().select(KEY).rows())
+            stored = set(runs.read().select(KEY).rows())
             missing = [
                 law
                 for law in laws
-                if tuple(place.row(engine, law)[key] for key in KEY) not in there
+                if tuple(place.row(engine, law)[key] for key in KEY) not in stored
             ]
             if missing and engine == KERNEL:
                 runs.add(pl.DataFrame(in_user_space(place, missing)))
@@ -210,7 +239,7 @@ def make(places: Sequence[Place], runs: KeptRuns, out: Path) -> None:
                 runs.add(pl.DataFrame(in_a_kernel(place, missing, out)))
 
 
-#: What the page has of each run, as `tools.reality` judges it, with what each side is called.
+#: The sides of the comparison, with their names on the page.
 SIDES = {PACKETS.name: "simulated", KERNEL: "user space", ATTACHED: "attached"}
 SEEDS = 20
 CAUSES = Path(__file__).with_name("attach_causes.md")
@@ -228,62 +257,59 @@ def simulated(places: Sequence[Place], attached: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the cell of a row."""
     return tuple(row[key] for key in AXES)
 
 
-def page(found: Sequence[Place], kept_runs: pl.DataFrame) -> str:
+def page(places_: Sequence[Place], kept_runs: pl.DataFrame) -> str:
     """Return the page in Markdown; the simulated side is run."""
     attached = kept_runs.filter(engine=ATTACHED).drop("engine")
     frames = {
-        PACKETS.name: simulated(found, attached),
+        PACKETS.name: simulated(places_, attached),
         KERNEL: kept_runs.filter(engine=KERNEL).drop("engine"),
         ATTACHED: attached,
     }
     pairs = [
-        (one, other, reality.verdicts(frames[one], frames[other]))
-        for one, other in itertools.combinations(SIDES, 2)
+        (first, second, reality.verdicts(frames[first], frames[second]))
+        for first, second in itertools.combinations(SIDES, 2)
     ]
-    cells = sum(len(place.laws) for place in found)
+    cells = sum(len(place.laws) for place in places_)
     heads = [*AXES.values(), *(rule.title for rule in TOLERANCES), "beyond"]
     use = attached["utilisation"].to_list()
     return f"""\
-# Laws in a kernel, beside the simulator
+# Attached laws on many links
 
-```sh
-make reality-attached
-```
+This page compares laws that `forebay attach` installs in a kernel with the same laws in user space under Linux's TCP, and with the simulator, on links of 10 to 200 ms.
 
-writes this page. A law on a link is run three times. *Simulated*: `--engine packets`, the mean of
-{SEEDS} seeds. *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose
-packets the same law in Rust judges ([real-kernel.md](../howto/real-kernel.md)); of RED and adaptive RED it
-is Linux's own qdisc where that has these parameters. *Attached*: `forebay attach` on Debian's Linux
-in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)), whose tokens the simulated link
-has, too (`burst`), and that in user space has not. Flows start when the scenario says in all three
-(`bench/long_flows.c`). The last two are one run each, in virtual time, so that a busy host makes
-none void, and are kept in [attached.csv](../../experiments/reality/attached.csv). One guest cannot
-serve both: User-mode Linux has neither the types (BTF) nor the compiler of BPF that a law of
-`attach` needs.
+A law on a link is run in three ways:
 
-[attached.toml](../../experiments/reality/attached.toml) has {len(found)} links with their loads, and
-{cells} cells with a law each, of which {len(attached)} have been attached so far. Any two values of
-law, rate, sender, flows, round trip and ECN meet in the first 32, and again in the next. The delay
-is that of what waits, over time. PI, PI-PD, PID and PD-RED have `gains = "auto"`.
+- *Simulated*: `--engine packets`, the mean of {SEEDS} seeds.
+- *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose packets the same law in Rust judges ([real-kernel.md](../howto/real-kernel.md)). For RED and Adaptive RED it is Linux's own qdisc, if that has these parameters.
+- *Attached*: `forebay attach` on Debian's Linux in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)). The simulated link has tbf's tokens, too (`burst`); the one in user space has not.
 
-A figure agrees if it is within {reality.limits("the deviation", "signals")}
-of the other's. A window of 7 to 20 s has some chance in it, most of all in its deviation. *Beyond
-chance* is a miss that the 95 % interval of one further simulated run of the same window does not
-hold. Of two single runs no spread is known.
+Flows start when the scenario says in all three (`bench/long_flows.c`).
+The last two are one run each, in virtual time, so that a busy host makes none void, and are kept in [attached.csv](../../experiments/reality/attached.csv).
+`make reality-attached` makes this page.
+
+[attached.toml](../../experiments/reality/attached.toml) has {len(places_)} links with their loads, and {cells} cells with a law each, of which {len(attached)} have been attached so far.
+Any two values of law, rate, sender, flows, round-trip time and ECN meet in the first 32 cells, and again in the next.
+The delay is that of the waiting packets, averaged over time.
+PI, PI-PD, PID and PD-RED have `gains = "auto"`.
+
+A figure agrees if it is within {reality.limits("the deviation", "signals")} of the other's.
+A window of 7 to 20 s has some chance in it, most of all in its deviation.
+*Beyond chance* is a miss outside the 95 % interval of one further simulated run of the same window.
+The spread of two single runs is not known.
 
 ## What agrees
 
 {_agreement(pairs)}
-{sum(it >= 0.95 for it in use)} of {len(use)} attached runs send at 95 % of the link's rate and
-more{_rest(frames)}.
+{sum(share >= 0.95 for share in use)} of {len(use)} attached runs use at least 95 % of the link{_rest(frames)}.
 
 {CAUSES.read_text(encoding="utf-8")}
 ## Cells
 
-Simulated · user space · attached; of what is beyond its bound, that beyond chance is bold.
+Each cell has simulated · user space · attached; a miss beyond chance is bold.
 
 {markdown_table(heads, _rows(frames, pairs[1][2]))}"""
 
@@ -301,17 +327,21 @@ def _rest(frames: dict[str, pl.DataFrame]) -> str:
         return ""
     laws = ", ".join(dict.fromkeys(short["law"].to_list()))
     below = short.filter(pl.col("simulated") < 0.95).height
-    return f"; of the others ({laws}) {below} are below it simulated, too"
+    return f"; of the others ({laws}), {below} are below it when simulated, too"
 
 
 def _agreement(pairs: Sequence[tuple[str, str, list[Agreement]]]) -> str:
+    """Return the table of agreement."""
     rows = [
         [
-            f"{SIDES[one]}, {SIDES[other]}",
-            *(_share(it for it in figures if it.tolerance is rule) for rule in TOLERANCES),
-            str(sum(map(beyond_chance, figures))) if one == PACKETS.name else "–",
+            f"{SIDES[first]}, {SIDES[second]}",
+            *(
+                _share(figure for figure in figures if figure.tolerance is rule)
+                for rule in TOLERANCES
+            ),
+            str(sum(map(beyond_chance, figures))) if first == PACKETS.name else "–",
         ]
-        for one, other, figures in pairs
+        for first, second, figures in pairs
     ]
     return markdown_table(["", *(rule.title for rule in TOLERANCES), "misses beyond chance"], rows)
 
@@ -322,6 +352,7 @@ def beyond_chance(figure: Agreement) -> bool:
 
 
 def _share(figures: Iterable[Agreement]) -> str:
+    """Return how many figures agree."""
     agree = [figure.agrees for figure in figures]
     return f"{sum(agree)} of {len(agree)}"
 
@@ -332,8 +363,10 @@ def _rows(frames: dict[str, pl.DataFrame], figures: Sequence[Agreement]) -> Iter
         engine: frame.partition_by(list(AXES), as_dict=True) for engine, frame in frames.items()
     }
     of_cell = {
-        cell: list(some)
-        for cell, some in itertools.groupby(figures, lambda it: tuple(it.cell.values()))
+        cell: list(figures_of_cell)
+        for cell, figures_of_cell in itertools.groupby(
+            figures, lambda item: tuple(item.cell.values())
+        )
     }
     for cell in frames[ATTACHED].select(*AXES).unique(maintain_order=True).iter_rows():
         beyond = []
@@ -352,6 +385,7 @@ def _rows(frames: dict[str, pl.DataFrame], figures: Sequence[Agreement]) -> Iter
 
 
 def _mean(rule: Tolerance, runs: pl.DataFrame | None) -> str:
+    """Return the mean of a figure."""
     if runs is None:
         return "–"
     values = rule.values(runs)
@@ -359,6 +393,7 @@ def _mean(rule: Tolerance, runs: pl.DataFrame | None) -> str:
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("study", type=Path)
     parser.add_argument("--runs", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Scenarios that are run beside a reference, and the tables of what differs."""
+"""Run scenarios next to a reference, and print tables of the differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = tuple[str, list[Agreement]]
 
 
 def run(scenario: str, seeds: int, engine: str = "packets") -> Result:
-    """Run a scenario's text."""
+    """Run a scenario."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.toml"
         path.write_text(scenario)
@@ -26,7 +26,7 @@ def run(scenario: str, seeds: int, engine: str = "packets") -> Result:
 
 
 def metrics(scenario: str, seeds: int) -> polars.DataFrame:
-    """Run a scenario's text; return one row of metrics a seed."""
+    """Run a scenario, and return one row of metrics per seed."""
     return run(scenario, seeds).metrics
 
 

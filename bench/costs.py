@@ -215,6 +215,7 @@ def measure(simulate: Path, case: Case) -> Counts:
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, help="the example as another version built it")
     parser.add_argument("--only", help="regular expression for the names of the cases to run")

@@ -1,10 +1,11 @@
-"""The constants of crates/forebay-fluid/src/senders/cubic.rs, from CUBIC flows followed one by one.
+"""Compute the constants of crates/forebay-fluid/src/senders/cubic.rs from simulated CUBIC flows.
 
     python bench/cubic_kinetic.py
 
-Each flow follows RFC 9438's cubic and is signalled with p per packet, independently; nothing else
-happens. Where windows are large the means scale with (R/p)^(3/4), so one pair of R and p is all.
-Then Reno-friendly windows alone. Takes about a minute.
+Each flow follows the cubic of RFC 9438 and is signalled with probability p per packet,
+independently; nothing else happens. For large windows the means scale with (R/p)^(3/4), so that one
+pair of R and p is enough. Reno-friendly windows follow separately. The program takes about a
+minute.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import numpy as np
 
 BETA, C = 0.7, 0.4
 FLOWS, SEED = 20_000, 1
-#: Round trip (s) and signals per packet: windows of 140 packets.
+#: Round trip in seconds, and signals per packet: they give windows of 140 packets.
 RTT_S, P = 0.05, 1e-4
-#: Steps in the mean time between signals of a flow; such times until it is settled, and in all.
+#: Steps per mean time between signals of a flow; number of such times to settle, and in total.
 STEPS, SETTLED, TIMES = 200, 12, 40
 
 
 def cubic() -> None:
+    """Print the constants of flows on the cubic curve."""
     draws = np.random.default_rng(SEED)
     guess = 1.2 * (RTT_S / P) ** 0.75
     step_s = RTT_S / (P * guess) / STEPS
@@ -32,7 +34,7 @@ def cubic() -> None:
         since_s += step_s
         w = C * (since_s - plateau_s) ** 3 + origin
         hit = draws.random(FLOWS) < -np.expm1(-P * w / RTT_S * step_s)
-        # Fast convergence (section 4.7).
+        # Fast convergence (RFC 9438, section 4.7).
         w_max[hit] = np.where(w < w_max, (1 + BETA) / 2 * w, w)[hit]
         w[hit] *= BETA
         origin[hit] = np.maximum(w_max, w)[hit]
@@ -48,6 +50,7 @@ def cubic() -> None:
 
 
 def friendly(alpha: float, above: float) -> None:
+    """Print the constants of Reno-friendly flows."""
     draws = np.random.default_rng(SEED)
     p, per_rtt = 1e-3, 8
     w = np.full(FLOWS, np.sqrt(1.7 / p))

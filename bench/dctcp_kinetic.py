@@ -1,11 +1,12 @@
-"""What whole numbers cost DCTCP: flows that are marked at random, followed ACK by ACK.
+"""Measure how integer arithmetic affects DCTCP: flows that are marked at random, ACK by ACK.
 
     python bench/dctcp_kinetic.py
 
-Linux (net/ipv4/tcp_dctcp.c) keeps alpha in 1/1024. A round trip takes off a sixteenth, rounded
-down, or all of it below 16/1024, and adds 64 times the share of marks, rounded down: a single mark
-in more than 64 packets adds nothing. The fall of the window is rounded down, too. The same flows in
-real numbers show what of the marks is due to that. Takes about a minute.
+Linux (net/ipv4/tcp_dctcp.c) keeps alpha in units of 1/1024. Each round trip subtracts a sixteenth,
+rounded down, or everything below 16/1024, and adds 64 times the share of marks, rounded down: a
+single mark in more than 64 packets adds nothing. The reduction of the window is rounded down, too.
+The same flows with real numbers show which part of the marks is due to that. The program takes
+about a minute.
 """
 
 from __future__ import annotations
@@ -13,31 +14,34 @@ from __future__ import annotations
 import numpy as np
 
 FLOWS, SEED = 400, 1
-#: Round trips until it is settled, and in all.
+#: Number of round trips to settle, and in total.
 SETTLED, ROUNDS = 150, 450
 
 
 def window_pkts(p: float, *, whole: bool, start_pkts: float) -> float:
-    """Mean window of flows that are marked with p per packet; `whole` as Linux counts."""
+    """Return the mean window of flows that are marked with probability p per packet.
+
+    With `whole`, the arithmetic is in integers, as in Linux.
+    """
     rng = np.random.default_rng(SEED)
     cwnd = np.full(FLOWS, np.round(start_pkts))
     alpha = np.full(FLOWS, np.round(2048 / start_pkts))
     credit = np.zeros(FLOWS)
-    # ACKs until the round of the estimate ends, and until the reduction does.
-    left, reducing = cwnd * rng.random(FLOWS), np.zeros(FLOWS)
+    # Numbers of ACKs until the round of the estimate ends, and until the reduction ends.
+    acks_left, reducing = cwnd * rng.random(FLOWS), np.zeros(FLOWS)
     acked, marked = np.zeros(FLOWS), np.zeros(FLOWS)
     down = np.floor if whole else (lambda value: value)
     rounds = acks = 0.0
     while rounds < ROUNDS:
         mark = rng.random(FLOWS) < p
-        acked, marked, left, reducing = acked + 1, marked + mark, left - 1, reducing - 1
-        over = left <= 0
+        acked, marked, acks_left, reducing = acked + 1, marked + mark, acks_left - 1, reducing - 1
+        over = acks_left <= 0
         fall = down(alpha / 16)
         if whole:
             fall = np.where(fall == 0, alpha, fall)
         alpha = np.where(over, np.minimum(alpha - fall + down(64 * marked / acked), 1024), alpha)
         acked, marked = np.where(over, 0, acked), np.where(over, 0, marked)
-        left = np.where(over, cwnd, left)
+        acks_left = np.where(over, cwnd, acks_left)
         hit = mark & (reducing <= 0)
         reducing = np.where(hit, cwnd, reducing)
         cwnd = np.where(hit, np.maximum(cwnd - down(cwnd * alpha / 2048), 2), cwnd)
@@ -52,6 +56,7 @@ def window_pkts(p: float, *, whole: bool, start_pkts: float) -> float:
 
 
 def main() -> None:
+    """Print the table."""
     print("     p    in real numbers    as Linux counts: windows (packets), and p·W of each")
     for p in (0.13, 0.058, 0.046, 0.035, 0.025, 0.02, 0.015):
         real = window_pkts(p, whole=False, start_pkts=2 / p)

@@ -1,12 +1,12 @@
-"""A hundred cases that were drawn, not chosen: real Linux in a guest, and Forebay.
+r"""Compare a hundred random cases: real Linux in a guest, and the simulator.
 
     python bench/drawn.py draw --out experiments/reality/drawn.json
-    python bench/drawn.py run experiments/reality/drawn.json \\
+    python bench/drawn.py run experiments/reality/drawn.json \
         --runs experiments/reality/drawn.csv --out docs/evidence/reality-drawn.md
 
 Cases have the form of the reference's (`linux.py` makes a scenario of each), so that its harness
-can run them as well. What Linux did is kept in `--runs` by the scenario's hash: a call that was
-stopped goes on, and a new version of ours is laid beside it without a guest.
+can run them as well. The numbers of Linux are kept in `--runs` by the scenario's hash: an
+interrupted call continues, and a new version of the simulator is compared without a guest.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ DRAWS_SEED = 21
 CASES = 100
 LINUX_SEEDS = 3
 OUR_SEEDS = 10
-#: The reference's most crowded links have so much for a flow.
+#: Smallest share of a flow in Mbit/s: that of the reference's most crowded links.
 LEAST_SHARE_MBIT = 0.1
-#: A fast link's window is shorter.
+#: Rate in Mbit/s from which the measurement is shorter.
 FAST_MBIT = 20
 CAUSES = Path(__file__).with_name("drawn_causes.md")
 
-#: Kinds of queues, each as likely, and how each may be written: the second marks.
+#: Kinds of queues, which are equally likely, with their words in tc; the second of two marks.
 QUEUES: dict[str, tuple[str, ...]] = {
     "pfifo": ("pfifo limit {buffer}",),
     "codel": ("codel", "codel ecn"),
@@ -57,7 +57,7 @@ QUEUES: dict[str, tuple[str, ...]] = {
         "red limit {limit} min {least} max {most} avpkt 1500 burst {burst} probability 0.1 ecn",
     ),
 }
-#: What sends, each as likely: names of groups; `udp` comes beside the others.
+#: Combinations of senders, which are equally likely; `udp` adds a constant rate.
 LOADS: tuple[tuple[str, ...], ...] = (
     ("cubic",),
     ("reno",),
@@ -72,19 +72,20 @@ LOADS: tuple[tuple[str, ...], ...] = (
 
 
 def draw(count: int, seed: int) -> list[dict[str, Any]]:
-    """Cases; those of one seed are the same with any count."""
+    """Return random cases; those of one seed do not depend on the count."""
     return [_case(number, random.Random(f"{seed}.{number}")) for number in range(1, count + 1)]
 
 
 def _case(number: int, draws: random.Random) -> dict[str, Any]:
+    """Return one random case."""
     rate_mbit = float(f"{_between(draws, 1, 100):.2g}")
     kind = draws.choice(list(QUEUES))
     load = draws.choice(LOADS)
-    most = min(60, int(rate_mbit / LEAST_SHARE_MBIT))
-    senders = [it for it in load if it != "udp"]
-    flows = max(len(senders), round(_between(draws, 1, most)))
+    flows_limit = min(60, int(rate_mbit / LEAST_SHARE_MBIT))
+    senders = [sender for sender in load if sender != "udp"]
+    flows = max(len(senders), round(_between(draws, 1, flows_limit)))
     rtts_ms = [round(_between(draws, 5, 200), 2) for _ in range(2)]
-    # Two round trips: of two kinds of senders each has its own, one kind is parted.
+    # With two round trips, each of two kinds of senders has its own; a single kind is divided.
     parted = flows > 1 and draws.random() < 1 / 3
     groups = []
     if parted and len(senders) == 1:
@@ -101,7 +102,7 @@ def _case(number: int, draws: random.Random) -> dict[str, Any]:
     if kind == "cake":
         words = draws.choice(spelled)
     else:
-        # Also beside senders without ECN, as often.
+        # A queue that can mark does so half of the time for senders without ECN, too.
         either = len(spelled) > 1
         words = spelled[-1 if marks or (either and draws.random() < 1 / 2) else 0]
     words = words.format(**_sizes(rate_mbit, rtts_ms[0], draws))
@@ -120,12 +121,13 @@ def _case(number: int, draws: random.Random) -> dict[str, Any]:
     }
 
 
-def _between(draws: random.Random, least: float, most: float) -> float:
-    """Uniform in the logarithm."""
-    return math.exp(draws.uniform(math.log(least), math.log(most)))
+def _between(draws: random.Random, smallest: float, largest: float) -> float:
+    """Return a number that is uniform in the logarithm."""
+    return math.exp(draws.uniform(math.log(smallest), math.log(largest)))
 
 
 def _group(sender: str, flows: int, rtt_ms: float, kind: str) -> dict[str, Any]:
+    """Return a group of flows."""
     name, _, ecn = sender.partition("-")
     group: dict[str, Any] = {"n": flows, "cc": name, "rtt_ms": rtt_ms}
     if ecn or name == "dctcp":
@@ -136,25 +138,28 @@ def _group(sender: str, flows: int, rtt_ms: float, kind: str) -> dict[str, Any]:
 
 
 def _sizes(rate_mbit: float, rtt_ms: float, draws: random.Random) -> dict[str, int]:
-    """Of what Linux has no default for: a FIFO of one or two bandwidth-delay products, 50 packets
-    at least; RED's as tc-red(8) has them, `max` at 50 ms and 15 packets at least."""
+    """Return the sizes for which Linux has no default.
+
+    A FIFO has one or two bandwidth-delay products, and at least 50 packets. RED follows tc-red(8),
+    with `max` at 50 ms and at least 15 packets.
+    """
     product_pkts = rate_mbit * 1e3 * rtt_ms / 8 / linux.PACKET_BYTES
-    most = max(round(rate_mbit * 1e3 / 8 * 50), 15 * linux.PACKET_BYTES)
-    least = most // 3
+    max_bytes = max(round(rate_mbit * 1e3 / 8 * 50), 15 * linux.PACKET_BYTES)
+    min_bytes = max_bytes // 3
     return {
         "buffer": max(50, round(product_pkts * draws.choice((1, 2)))),
-        "limit": 8 * most,
-        "least": least,
-        "most": most,
-        "burst": math.ceil((2 * least + most) / 3 / linux.PACKET_BYTES),
+        "limit": 8 * max_bytes,
+        "least": min_bytes,
+        "most": max_bytes,
+        "burst": math.ceil((2 * min_bytes + max_bytes) / 3 / linux.PACKET_BYTES),
     }
 
 
 def compare(case: Mapping[str, Any], linux_runs: pl.DataFrame, seeds: int) -> list[Agreement]:
-    """Run a case here, and hold its figures against what Linux did."""
+    """Simulate a case, and compare its figures with those of Linux."""
     ran = runs_of(linux.scenario(case["case"], tuple(case["window"]), "packets"), seeds)
     ours = figures(case, ran)
-    return [Agreement(it, ours[it.metric], it.values(linux_runs)) for it in TOLERANCES]
+    return [Agreement(rule, ours[rule.metric], rule.values(linux_runs)) for rule in TOLERANCES]
 
 
 def page(drawn: Sequence[tuple[Mapping[str, Any], list[Agreement]]], planned: int) -> str:
@@ -165,59 +170,51 @@ def page(drawn: Sequence[tuple[Mapping[str, Any], list[Agreement]]], planned: in
         [
             "every figure",
             str(sum(agree(row) for _, row in rows)),
-            str(sum(not any(one.proven for one in row) for _, row in rows)),
+            str(sum(not any(figure.proven for figure in row) for _, row in rows)),
         ],
         [
             "mean delay alone",
-            str(sum(one.agrees for one in delays)),
-            str(sum(not one.proven for one in delays)),
+            str(sum(figure.agrees for figure in delays)),
+            str(sum(not figure.proven for figure in delays)),
         ],
     ]
     misses = [
         [
             str(case["id"]),
             f"`{case['case']['qdisc']}`",
-            one.tolerance.title,
-            *map(one.tolerance.mean_and_deviation, (one.reference, one.tested)),
-            "yes" if one.proven else "no",
+            figure.tolerance.title,
+            *map(figure.tolerance.mean_and_deviation, (figure.reference, figure.tested)),
+            "yes" if figure.proven else "no",
         ]
         for case, row in drawn
-        for one in row
-        if not one.agrees
+        for figure in row
+        if not figure.agrees
     ]
     heads = ["case", "qdisc", "figure", "Linux", "Forebay", "proven"]
     listed = markdown_table(heads, misses) if misses else "None.\n"
     causes = CAUSES.read_text(encoding="utf-8") if CAUSES.exists() and misses else ""
     ours = len(delays[0].tested)
-    theirs = [len(one.reference) for one in delays]
+    theirs = [len(figure.reference) for figure in delays]
     seeds = str(min(theirs)) if min(theirs) == max(theirs) else f"{min(theirs)} to {max(theirs)}"
-    left = f" {len(drawn)} have been run so far, those of slow links first."
-    left = "" if len(drawn) == planned else left
-    return f"""# Drawn cases beside the Linux kernel
+    progress = f"\n{len(drawn)} have been run so far, those of slow links first."
+    progress = "" if len(drawn) == planned else progress
+    return f"""# Drawn cases on real Linux
 
-```sh
-make reality-drawn
-```
+This page compares simulated runs with the Linux kernel for cases that were drawn at random before any of them had been run.
 
-writes this page. Its {planned} cases were drawn with a fixed seed (`bench/drawn.py`), before any of
-them had been run: {", ".join(QUEUES)} with Linux's defaults; CUBIC, Reno, BBR, DCTCP, CUBIC
-with ECN, two of these, or CUBIC beside UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to
-200 ms, 1 to 60 flows, each uniform in the logarithm, and at least
-{LEAST_SHARE_MBIT * 1e3:g} kbit/s for a flow; a third with two round trips.
-Each is run on the real kernel in a guest (`--engine kernel`,
-{seeds} seeds, kept in `experiments/reality/drawn.csv`), which
-[fidelity-guest.md](fidelity-guest.md) lays beside the reference's runs, and simulated ({ours}
-seeds).{left}
+The {planned} cases were drawn with a fixed seed (`bench/drawn.py`): {", ".join(QUEUES)} with Linux's defaults; CUBIC, Reno, BBR, DCTCP, CUBIC with ECN, two of these, or CUBIC together with UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to 200 ms, 1 to 60 flows, each uniform in the logarithm, with at least {LEAST_SHARE_MBIT * 1e3:g} kbit/s per flow; a third of them with two round-trip times.
+Each case is run on the real kernel in a guest (`--engine kernel`, {seeds} seeds, kept in `experiments/reality/drawn.csv`), and simulated ({ours} seeds).
+`make reality-drawn` makes this page.{progress}
 
-A figure is inside with {LIMITS}. A miss is *proven* where the whole 95 % interval of the
-difference is outside (Welch's t); any other may be the chance of few seeds.
+A figure is inside with {LIMITS}.
+A miss is *proven* if the whole 95 % interval of the difference is outside (Welch's t); any other miss may be the chance of few seeds.
 
 {markdown_table([f"of {len(drawn)} cases", "inside", "not proven outside"], counts)}
-## Outside
+## Cases outside
 
 {listed}
 {causes}
-## All
+## All cases
 
 A cell shows *Linux → Forebay*; bold is outside.
 
@@ -226,33 +223,35 @@ A cell shows *Linux → Forebay*; bold is outside.
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Run the missing cases on Linux, simulate all, and write the page."""
     every = json.loads(args.cases.read_text())
     cases = [case for case in every if re.search(args.only, case["id"])]
-    known = LinuxRuns(args.runs)
+    linux_runs_of = LinuxRuns(args.runs)
     if not args.page_only:
-        # The slow links first: they take the least time.
-        for case in sorted(cases, key=lambda it: it["case"]["rate_mbit"] * it["window"][1]):
-            if known.of(case).height < args.seeds:
-                known.make(case, args.seeds)
-                count = known.of(case).height
+        # Slow links come first: they take the least time.
+        for case in sorted(cases, key=lambda item: item["case"]["rate_mbit"] * item["window"][1]):
+            if linux_runs_of.of(case).height < args.seeds:
+                linux_runs_of.make(case, args.seeds)
+                count = linux_runs_of.of(case).height
                 print(f"{case['id']}: {count} runs", file=sys.stderr, flush=True)
     if args.linux_only:
         return 0
     drawn = []
     for case in cases:
-        if (linux_runs := known.of(case)).is_empty():
+        if (linux_runs := linux_runs_of.of(case)).is_empty():
             continue
         row = compare(case, linux_runs, OUR_SEEDS)
         drawn.append((case, row))
-        worst = "proven" if any(one.proven for one in row) else "outside"
+        worst = "proven" if any(figure.proven for figure in row) else "outside"
         flag = "" if agree(row) else f"  <-- {worst}"
         print(f"{case['id']:44} {' | '.join(map(cell, row))}{flag}", file=sys.stderr, flush=True)
     if args.out and drawn:
         args.out.write_text(page(drawn, len(cases)), encoding="utf-8")
-    return 0 if drawn and not any(one.proven for _, row in drawn for one in row) else 1
+    return 0 if drawn and not any(figure.proven for _, row in drawn for figure in row) else 1
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,11 +1,12 @@
-"""`--engine kernel` beside the reference runs of real Linux: every case, from a scenario alone.
+r"""Compare `--engine kernel` with the reference runs of real Linux, case by case.
 
-    python bench/fidelity_guest.py --reference ../shared/reference/linux.json bench/linux.json \\
+    python bench/fidelity_guest.py --reference ../shared/reference/linux.json bench/linux.json \
         --runs bench/fidelity_guest.csv --out docs/evidence/fidelity-guest.md
 
-Both are Linux in virtual time: a harness of its own there, our guest here. A case that has been
-run is kept in `--runs`, with its scenario's hash, and is not run again; a call that was stopped
-goes on. Exit status 1 where a case is missing or a figure is outside.
+Both are Linux in virtual time: the reference has a harness of its own, and this program uses
+Forebay's guest, which is given nothing but a scenario. A run is kept in `--runs` with the hash of
+its scenario and is not made again; an interrupted call continues. The exit status is 1 if a case is
+missing or a figure is outside.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from forebay.comparison.compare import Agreement
 from forebay.comparison.saved_runs import KeptRuns
 from forebay.report.tables import markdown_table
 
-#: As many as the reference has of a case, at least.
+#: Number of seeds, which is at least that of the reference.
 SEEDS = 3
-#: Of the interval of a difference: one figure in a hundred is outside by chance.
+#: Level of the interval of a difference: one figure in a hundred is outside by chance.
 LEVEL = 0.99
-#: What a figure may differ by besides, since a trace tells no more: a share of the reference's
-#: value and a difference.
+#: Resolution of a trace, by which a figure may differ in addition: a share of the reference's value
+#: and a difference.
 RESOLUTION: dict[str, tuple[float, float]] = {
     "delay_mean_s": (0.01, 1e-4),
     "delay_p95_s": (0.01, 1e-4),
@@ -44,21 +45,21 @@ RESOLUTION: dict[str, tuple[float, float]] = {
     "utilisation": (0.0, 2e-4),
     "jain": (0.0, 1e-3),
 }
-#: The wider of what a trace tells and the interval of the difference (Welch 1947).
+#: The tolerance is the wider of the resolution and the interval of the difference (Welch 1947).
 TOLERANCES = tuple(
-    replace(it, share=share, least=least, absolute=0.0, spreads=0.0, level=LEVEL)
-    for it in LINUX
-    for share, least in [RESOLUTION[it.metric]]
+    replace(rule, share=share, least=least, absolute=0.0, spreads=0.0, level=LEVEL)
+    for rule in LINUX
+    for share, least in [RESOLUTION[rule.metric]]
 )
 CAUSES = Path(__file__).with_name("fidelity_guest_causes.md")
 
 
 class LinuxRuns:
-    """Runs of Linux in the cases, kept by the hash of each case's scenario."""
+    """Runs of the cases on Linux, kept by the hash of each case's scenario."""
 
     def __init__(self, path: Path) -> None:
         cell = {"case": pl.String, "scenario": pl.String}
-        self.kept = KeptRuns(path, cell, [it.metric for it in TOLERANCES])
+        self.kept = KeptRuns(path, cell, [rule.metric for rule in TOLERANCES])
         self.runs = self.kept.read()
 
     def of(self, case: Mapping[str, Any]) -> pl.DataFrame:
@@ -78,17 +79,18 @@ class LinuxRuns:
 
 
 def _scenario(case: Mapping[str, Any]) -> str:
+    """Return the scenario of a case for the kernel engine."""
     return linux.scenario(case["case"], tuple(case["window"]), "kernel")
 
 
 def digest(scenario: str) -> str:
-    """Return the hash of what is run: with another scenario it is another run."""
+    """Return the hash of a scenario."""
     return hashlib.sha256(scenario.encode()).hexdigest()[:12]
 
 
 def compare(case: Mapping[str, Any], runs: pl.DataFrame) -> list[Agreement]:
     """Hold each figure of a case against the reference's."""
-    return [Agreement(it, it.values(runs), theirs(case, it.metric)) for it in TOLERANCES]
+    return [Agreement(rule, rule.values(runs), theirs(case, rule.metric)) for rule in TOLERANCES]
 
 
 def page(
@@ -97,36 +99,36 @@ def page(
     """Return the page in Markdown."""
     count = sum(len(row) for _, row in cases)
     whole = sum(agree(row) for _, row in cases)
-    least, most = seeds
+    smallest, largest = seeds
     rows = [[name, *map(cell, row)] for name, row in cases]
     misses = [
-        [name, one.tolerance.title, *map(one.tolerance.mean_and_deviation, sides)]
+        [name, figure.tolerance.title, *map(figure.tolerance.mean_and_deviation, sides)]
         for name, row in cases
-        for one in row
-        if not one.agrees
-        for sides in [(one.reference, one.tested)]
+        for figure in row
+        if not figure.agrees
+        for sides in [(figure.reference, figure.tested)]
     ]
     few = [[f"{count}", f"{(1 - LEVEL) * count:.1f}", f"{len(misses)}"]]
-    counts = f"{least}" if least == most else f"{least} to {most}"
+    counts = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
     causes = CAUSES.read_text(encoding="utf-8") if CAUSES.exists() and misses else ""
-    return f"""# The kernel engine beside Linux
+    return f"""# The kernel engine and Linux
 
-Each row is a case of the reference runs, in which a harness of its own drives Linux 7.2 in virtual
-time (3 seeds), made here with `--engine kernel` from a scenario file alone ({counts} seeds). The
-last of them were made with the reference's harness, too (`bench/linux.json`). A cell shows
-*reference → guest*; bold is outside the spread of the seeds: the difference of the means is beyond
-its {LEVEL:.0%} interval (Welch's t), and beyond what a trace tells: a hundredth of a delay or rate,
-0.02 points of utilisation, 0.001 of Jain's index.
+This page compares the kernel engine, which starts from a scenario file, with the same kernel under an independent harness.
+
+Each row is a case of the reference runs, in which the harness drives Linux 7.2 in virtual time (3 seeds), and the same case with `--engine kernel` ({counts} seeds).
+The last cases were made with the reference's harness as well (`bench/linux.json`).
+A cell shows *reference → guest*.
+Bold is outside the spread of the seeds: the difference of the means is beyond its {LEVEL:.0%} interval (Welch's t), and beyond the resolution of a trace: a hundredth of a delay or rate, 0.02 points of utilisation, 0.001 of Jain's index.
 
 {whole} of {len(cases)} cases are inside with every figure{_left(len(cases), planned)}.
 
-{markdown_table(["figures", "outside by chance, about", "outside"], few)}
+{markdown_table(["figures", "expected outside by chance", "outside"], few)}
 
-`make fidelity-guest` writes this page, and runs what is not in `bench/fidelity_guest.csv`.
+`make fidelity-guest` makes this page, and runs the cases that are not in `bench/fidelity_guest.csv`.
 
-{markdown_table(["case", *(it.title for it in TOLERANCES)], rows)}
+{markdown_table(["case", *(rule.title for rule in TOLERANCES)], rows)}
 
-## Outside
+## Cases outside
 
 {markdown_table(["case", "figure", "reference", "guest"], misses) if misses else "None."}
 
@@ -134,10 +136,12 @@ its {LEVEL:.0%} interval (Welch's t), and beyond what a trace tells: a hundredth
 
 
 def _left(done: int, planned: int) -> str:
+    """Return the words about cases that have not been run."""
     return "" if done == planned else f"; {planned - done} of {planned} have not been run"
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reference", type=Path, nargs="+", required=True, help="linux.json")
     parser.add_argument("--runs", type=Path, required=True, help="CSV of what was run")
@@ -147,15 +151,19 @@ def main() -> int:
     parser.add_argument("--page-only", action="store_true", help="run nothing")
     args = parser.parse_args()
     cases = [case for path in args.reference for case in json.loads(path.read_text())]
-    known = LinuxRuns(args.runs)
+    linux_runs = LinuxRuns(args.runs)
     compared: list[tuple[str, list[Agreement]]] = []
     counts: set[int] = set()
     for case in cases:
         name = case["id"]
-        if not args.page_only and re.search(args.only, name) and known.of(case).height < args.seeds:
-            known.make(case, args.seeds)
-            print(progress(name, compare(case, known.of(case))), file=sys.stderr, flush=True)
-        if (runs := known.of(case)).height:
+        if (
+            not args.page_only
+            and re.search(args.only, name)
+            and linux_runs.of(case).height < args.seeds
+        ):
+            linux_runs.make(case, args.seeds)
+            print(progress(name, compare(case, linux_runs.of(case))), file=sys.stderr, flush=True)
+        if (runs := linux_runs.of(case)).height:
             compared.append((name, compare(case, runs)))
             counts.add(runs.height)
     if args.out and compared:

@@ -1,4 +1,4 @@
-"""The numbers of docs/howto/gains.md: every law with a design rule on unlike links, fitted, in packets.
+"""Print the numbers of docs/evidence/gains.md: every law with a design rule, on different links.
 
 .venv/bin/python bench/fitted.py [LAW…]
 """
@@ -16,7 +16,7 @@ from forebay.scenario.builder import Dumbbell, Law
 
 #: Rate, packet in bytes, RTT in s, buffer in packets, flows.
 Link = tuple[str, int, float, int, int]
-#: From a modem to a data centre.
+#: The links, from a modem to a data centre.
 LINKS = [
     ("64kbit/s", 576, 0.6, 100, 1),
     ("256kbit/s", 1500, 0.05, 64, 2),
@@ -35,7 +35,21 @@ LINKS = [
 
 @dataclass(frozen=True)
 class Row:
-    """queue_pkts, deviation_pkts: in packets, over the last half of the run."""
+    """The result of a law on a link.
+
+    Attributes
+    ----------
+    fitted : Fitted
+        The design.
+    place : OperatingRange
+        The link and its load.
+    queue_pkts : float
+        Mean queue over the last half of the run, in packets.
+    deviation_pkts : float
+        Its standard deviation.
+    utilisation : float
+        Share of the link's rate that is used.
+    """
 
     fitted: Fitted
     place: OperatingRange
@@ -45,6 +59,7 @@ class Row:
 
 
 def place(link: Link) -> OperatingRange:
+    """Return a link as an operating range."""
     rate, packet, rtt_s, buffer_pkts, flows = link
     rate_bps = round(_native.quantity("rate", rate, "rate"))
     return OperatingRange(rate_bps, packet, (rtt_s, rtt_s), float(buffer_pkts), (float(flows),) * 2)
@@ -53,7 +68,7 @@ def place(link: Link) -> OperatingRange:
 def scenario(
     law: Law, link: Link, duration_s: float, measure_from_s: float, fastest_bps: float
 ) -> str:
-    """Long-lived Reno flows on a link under a law with its gains."""
+    """Return a scenario with long-lived Reno flows on a link under a law with its gains."""
     rate, packet, rtt_s, buffer_pkts, flows = link
     return Dumbbell(
         title=f"{law.kind}, fitted",
@@ -71,18 +86,19 @@ def scenario(
 
 
 def row(law: str, link: Link) -> Row:
-    there = place(link)
-    fitted = fit(law, there)
+    """Run a law on a link."""
+    operating_range = place(link)
+    fitted = fit(law, operating_range)
     rtt_s = link[2]
     settling_s = fitted.settling_s or 0.0
-    # A link of many packets per second settles soon, and costs much.
-    longest_s = min(400.0, 4e6 / there.capacity_pkts_per_s)
+    # A link with many packets per second settles soon and is expensive to simulate.
+    longest_s = min(400.0, 4e6 / operating_range.capacity_pkts_per_s)
     span_s = min(max(60 * rtt_s, 4 * settling_s, 5.0), max(longest_s, 5.0))
-    text = scenario(Law(law, fitted.params), link, 2 * span_s, span_s, there.rate_bps)
+    text = scenario(Law(law, fitted.params), link, 2 * span_s, span_s, operating_range.rate_bps)
     metrics = forebay.run(text).runs[0].metrics
     return Row(
         fitted,
-        there,
+        operating_range,
         metrics["queue_mean_pkts"],
         metrics["queue_std_pkts"],
         metrics["utilisation"],
@@ -90,17 +106,18 @@ def row(law: str, link: Link) -> Row:
 
 
 def main() -> None:
+    """Print the tables."""
     laws = sys.argv[1:] or [entry["name"] for entry in _native.laws()]
     laws = [law for law in laws if fit(law, place(LINKS[0])).design is not None]
     for law in laws:
         print(f"\n| {law} | flows | set-point | queue | used | S |\n|---|---|---|---|---|---|")
         for link in LINKS:
-            one = row(law, link)
-            peak = one.fitted.sensitivity
+            result = row(law, link)
+            peak = result.fitted.sensitivity
             print(
-                f"| {link[0]}, {1e3 * link[2]:g} ms | {link[4]} | {one.fitted.target_pkts:.4g} "
-                f"| {one.queue_pkts:.4g} ± {one.deviation_pkts:.3g} "
-                f"| {100 * one.utilisation:.1f} % | {'' if peak is None else f'{peak:.2f}'} |",
+                f"| {link[0]}, {1e3 * link[2]:g} ms | {link[4]} | {result.fitted.target_pkts:.4g} "
+                f"| {result.queue_pkts:.4g} ± {result.deviation_pkts:.3g} "
+                f"| {100 * result.utilisation:.1f} % | {'' if peak is None else f'{peak:.2f}'} |",
                 flush=True,
             )
 

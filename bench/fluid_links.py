@@ -1,4 +1,4 @@
-"""The links on which bench/fluid_senders.py lays the fluid beside packets."""
+"""The links on which bench/fluid_senders.py compares the fluid with packets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,33 @@ from forebay.experiment import automatic_gains, experiment
 
 PACKET_BITS = 8 * 1500
 
-#: Parameters of laws that are per packet of queue: on a link of ten times the packets, a tenth.
+#: Parameters of laws per packet of queue: a link with ten times the packets needs a tenth of them.
 PER_PACKET = {"a", "b", "k_p", "k_i", "k_d", "w_q"}
 
 
 @dataclass(frozen=True)
 class Link:
-    """One link and its law. Times in s; `settled_s` is when means begin, `step_s` when a seventh
-    of the flows leaves."""
+    """A link and its law.
+
+    Attributes
+    ----------
+    mbit_per_s : float
+        Rate in Mbit/s.
+    rtt_ms : float
+        Round trip in ms.
+    flows : int
+        Number of flows.
+    law : str
+        The table of the law in TOML.
+    settled_s : float, default 40
+        Start of the means, in seconds.
+    step_s : float, default 80
+        Time at which a seventh of the flows leaves, in seconds.
+    end_s : float, default 130
+        End of the run, in seconds.
+    sample_ms : float, default 50
+        Time between samples, in ms.
+    """
 
     mbit_per_s: float
     rtt_ms: float
@@ -34,10 +53,11 @@ class Link:
 
     @property
     def pkts_per_s(self) -> float:
+        """The rate in packets per second."""
         return self.mbit_per_s * 1e6 / PACKET_BITS
 
     def text(self, sender: str) -> str:
-        """The scenario."""
+        """Return the scenario for a sender."""
         buffer_pkts = int(max(4 * self.pkts_per_s * self.rtt_ms / 1e3, 400))
         leaving = max(round(self.flows / 7), 1)
         ecn = '"l4s"' if sender == "prague" else "true"
@@ -75,23 +95,25 @@ ecn    = true
 """
 
     def designed(self, sender: str) -> tuple[Link, str]:
-        """The link with numbers in place of `gains = "auto"`, and how they were found."""
-        read = experiment.read(self.text(sender))
-        (law,) = tomllib.loads(read.text)["law"]
+        """Return the link with numbers in place of `gains = "auto"`, and lines on their design."""
+        experiment_ = experiment.read(self.text(sender))
+        (law,) = tomllib.loads(experiment_.text)["law"]
         words = [f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v!r}" for k, v in law.items()]
-        return replace(self, law="\n".join(words)), "; ".join(read.designed)
+        return replace(self, law="\n".join(words)), "; ".join(experiment_.designed)
 
     def times(self, factor: int) -> Link:
-        """As many times the flows and the rate: the same windows, round trips and probabilities,
-        and the same loop. The law must have numbers."""
+        """Return the link with `factor` times the flows and the rate.
 
-        def longer(found: re.Match[str]) -> str:
-            key, value = found.groups()
+        Windows, round trips, probabilities and the loop stay the same. The law must have numbers.
+        """
+
+        def longer(match: re.Match[str]) -> str:
+            key, value = match.groups()
             if key in PER_PACKET:
                 return f"{key} = {float(value) / factor!r}"
             if value.endswith('p"'):
                 return f'{key} = "{float(value[1:-2]) * factor!r}p"'
-            return found.group()
+            return match.group()
 
         law = re.sub(r"(?m)^(\w+) = (.*)$", longer, self.law)
         return replace(
@@ -103,12 +125,13 @@ PI = 'kind = "pi"\ntarget = "{}p"\ngains = "auto"'
 PI_PD = 'kind = "pi-pd"\ntarget = "{}p"\ngains = "auto"'
 
 
-def red(least: int, most: int, max_p: float, w_q: float) -> str:
-    return f'kind = "red"\nmin_th = "{least}p"\nmax_th = "{most}p"\nmax_p = {max_p}\nw_q = {w_q}'
+def red(min_th: int, max_th: int, max_p: float, w_q: float) -> str:
+    """Return the table of RED."""
+    return f'kind = "red"\nmin_th = "{min_th}p"\nmax_th = "{max_th}p"\nmax_p = {max_p}\nw_q = {w_q}'
 
 
-#: For senders that answer the share of marks: PI, a step, a ramp on the queue itself, and a law
-#: that couples.
+#: Links for senders that respond to the share of marks: PI, a step, a ramp on the queue, and a
+#: coupled law.
 SCALABLE = {
     "a": Link(100, 40, 30, PI.format(100), 20, 40, 60),
     "b": Link(100, 20, 10, red(40, 41, 1.0, 1.0), 20, 40, 60),
@@ -116,7 +139,7 @@ SCALABLE = {
     "d": Link(100, 40, 20, 'kind = "pi2"', 20, 40, 60),
 }
 
-#: For CUBIC and Reno, chosen by hand; some of them instead of others that did not settle.
+#: Links for CUBIC and Reno, chosen by hand; some replace others that did not settle.
 CLASSIC = {
     "A": Link(5, 40, 5, PI.format(30)),
     "B": Link(10, 20, 5, 'kind = "pie"'),
@@ -133,21 +156,21 @@ CLASSIC = {
     "M": Link(1000, 200, 200, PI.format(2000), 60, 110, 180),
 }
 
-#: Laws of the links that are drawn, each as often as the others.
+#: The laws of random links, which are equally frequent.
 DRAWN_LAWS = ("pi", "pi-pd", "pid", "red", "pie", "pi2")
-#: Mbit/s, ms, and packets of a window, each drawn evenly on a logarithmic scale.
+#: Ranges of the rate in Mbit/s, the round trip in ms and the window in packets; each is drawn
+#: uniformly on a logarithmic scale.
 RATES, RTTS, WINDOWS = (5.0, 1000.0), (10.0, 200.0), (8.0, 100.0)
-#: One of them leaves.
+#: Smallest number of flows, of which one leaves.
 FEWEST_FLOWS = 7
 
 
 def drawn(count: int, seed: int, sender: str) -> dict[str, Link]:
-    """Links at random, with gains and set-points of `gains = "auto"`.
+    """Return random links with the gains and set-points of `gains = "auto"`.
 
-    A draw is made anew where its link has fewer than seven flows, and where the tool itself
-    refuses the law, calls it unstable, or designs it with an S above 2; nothing else is left out.
-    Means begin after one and a half times the settling time that the design states, and 40 s at
-    least.
+    A draw is repeated if its link has fewer than seven flows, or if the design refuses the law,
+    calls it unstable, or has an S above 2; nothing else is excluded. Means begin after one and a
+    half times the designed settling time, and after at least 40 s.
     """
     rng = random.Random(seed)
 
@@ -158,7 +181,7 @@ def drawn(count: int, seed: int, sender: str) -> dict[str, Link]:
     while len(links) < count:
         law = DRAWN_LAWS[len(links) % len(DRAWN_LAWS)]
         mbit_per_s, rtt_ms, window = evenly(*RATES), evenly(*RTTS), evenly(*WINDOWS)
-        # Two digits, as people write links. The set-point is a quarter of what is on the way.
+        # Links have two digits. The set-point is a quarter of the packets in flight.
         mbit_per_s, rtt_ms = float(f"{mbit_per_s:.2g}"), float(f"{rtt_ms:.2g}")
         on_the_way = 1.25 * mbit_per_s * 1e3 * rtt_ms / PACKET_BITS
         flows = round(on_the_way / window)
@@ -166,23 +189,23 @@ def drawn(count: int, seed: int, sender: str) -> dict[str, Link]:
             continue
         link = Link(mbit_per_s, rtt_ms, flows, f'kind = "{law}"\ngains = "auto"')
         try:
-            (asked,) = Sweep(link.text(sender).encode(), "link").gains_requests([])
-            made = automatic_gains.fitted(automatic_gains.of_request(asked))
+            (request,) = Sweep(link.text(sender).encode(), "link").gains_requests([])
+            design = automatic_gains.fitted(automatic_gains.of_request(request))
         except ScenarioError as error:
-            print(f"drawn anew: {error}")
+            print(f"another link is drawn: {error}")
             continue
-        calm = made.sensitivity is not None and round(made.sensitivity, 1) <= 2
-        if made.settling_s is None or not calm:
-            print(f"drawn anew: {made.line}")
+        calm = design.sensitivity is not None and round(design.sensitivity, 1) <= 2
+        if design.settling_s is None or not calm:
+            print(f"another link is drawn: {design.line}")
             continue
-        settled_s = round(max(40, 1.5 * made.settling_s))
-        step_s = settled_s + round(max(40, made.settling_s / 2))
+        settled_s = round(max(40, 1.5 * design.settling_s))
+        step_s = settled_s + round(max(40, design.settling_s / 2))
         links[f"{seed}.{len(links) + 1}"] = replace(
             link,
             settled_s=settled_s,
             step_s=step_s,
-            # Long enough for a swing, and not so long that noise is most of what is fitted.
-            end_s=step_s + round(float(np.clip(4 * made.settling_s, 10, 150))),
+            # The end is late enough for an oscillation, and so early that noise does not dominate.
+            end_s=step_s + round(float(np.clip(4 * design.settling_s, 10, 150))),
             sample_ms=min(50, round(rtt_ms / 2)),
         )
     return links

@@ -1,9 +1,9 @@
-"""The table of docs/howto/identify.md: what `forebay identify` finds where the truth is known.
+"""Print the table of docs/evidence/identify.md: `forebay identify` on links that are known.
 
-.venv/bin/python bench/identified.py [--drawn N]
+    .venv/bin/python bench/identified.py [--drawn N]
 
-With `--drawn` N links, laws, windows and senders are drawn, and it counts the intervals of N that
-hold the truth.
+With `--drawn`, N random links, laws, windows and senders are used, and the program counts the
+intervals of N that hold the truth.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LINKS = [
 ]
 
 
-#: Senders of drawn links, and what `--tcp` calls their windows.
+#: Senders of random links, with the names of their window laws in `--tcp`.
 SENDERS = {
     "reno": "reno",
     "newreno": "reno",
@@ -50,19 +50,19 @@ Link = tuple[str, int, float, int, int, str]
 
 
 def record(link: Link, out: Path, duration_s: float = 120, **overrides: str) -> None:
-    """A run of long-lived flows under a fitted law, as `forebay run` writes it."""
+    """Run long-lived flows under a designed law, and write the tables as `forebay run` does."""
     *network, law = link
-    there = fitted.place(tuple(network))
-    params = fit(law, there).params
-    # Its access links are twice as fast as others, so that they are no part of the link.
+    operating_range = fitted.place(tuple(network))
+    params = fit(law, operating_range).params
+    # Access links twice as fast as usual do not limit the flows.
     text = fitted.scenario(
-        Law(law, params), tuple(network), duration_s, duration_s / 3, 2 * there.rate_bps
+        Law(law, params), tuple(network), duration_s, duration_s / 3, 2 * operating_range.rate_bps
     )
     result_files.write_tables(forebay.run(text, overrides=overrides), out)
 
 
 def drawn(draw: np.random.Generator) -> tuple[Link, str]:
-    """5 to 100 Mbit/s, 20 to 300 ms, windows of 5 to 35 packets."""
+    """Return a random link with 5 to 100 Mbit/s, 20 to 300 ms and windows of 5 to 35 packets."""
 
     def between(low: float, high: float) -> float:
         return float(f"{np.exp(draw.uniform(np.log(low), np.log(high))):.3g}")
@@ -77,22 +77,25 @@ def drawn(draw: np.random.Generator) -> tuple[Link, str]:
 
 
 def count(number: int) -> None:
-    """Of drawn links, the intervals of N that hold the truth, with `--rtt` and without."""
+    """Count the intervals of N that hold the truth on random links, with `--rtt` and without."""
     draw = np.random.default_rng(21)
-    given, held = {"--rtt": 0, "": 0}, {"--rtt": 0, "": 0}
+    identified, correct = {"--rtt": 0, "": 0}, {"--rtt": 0, "": 0}
     for _ in range(number):
         link, tcp = drawn(draw)
         with tempfile.TemporaryDirectory() as folder:
             record(link, Path(folder) / "run", 75, **{"traffic.0.tcp": tcp, "sample": "5ms"})
-            (one,) = queue_records.read_records(Path(folder) / "run")
+            (records,) = queue_records.read_records(Path(folder) / "run")
         for key, rtt_s in {"--rtt": link[2], "": None}.items():
-            found = estimate.identify(one.window(None, None), rtt_s, SENDERS[tcp]).flows
-            given[key] += found.known
-            held[key] += found.low <= link[4] <= found.high
-        print(f"{held} of {given}", flush=True)
+            flows_estimate = estimate.identify(
+                records.window(None, None), rtt_s, SENDERS[tcp]
+            ).flows
+            identified[key] += flows_estimate.known
+            correct[key] += flows_estimate.low <= link[4] <= flows_estimate.high
+        print(f"{correct} of {identified}", flush=True)
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--drawn", type=int, metavar="N")
     number = parser.parse_args().drawn
@@ -100,21 +103,23 @@ def main() -> None:
         count(number)
         return
 
-    def cell(one: estimate.IntervalEstimate, scale: float) -> str:
-        if not one.known:
+    def cell(interval: estimate.IntervalEstimate, scale: float) -> str:
+        if not interval.known:
             return "not identified"
-        return f"{scale * one.value:.4g} ({scale * one.low:.4g} to {scale * one.high:.4g})"
+        ends = f"{scale * interval.low:.4g} to {scale * interval.high:.4g}"
+        return f"{scale * interval.value:.4g} ({ends})"
 
     print("| link, law | R | found | N | found | found with `--rtt` |\n|---|---|---|---|---|---|")
     for link in LINKS:
         with tempfile.TemporaryDirectory() as folder:
             record(link, Path(folder) / "run")
-            (one,) = queue_records.read_records(Path(folder) / "run")
-        part = one.window(None, None)
-        found, told = estimate.identify(part), estimate.identify(part, link[2])
+            (records,) = queue_records.read_records(Path(folder) / "run")
+        part = records.window(None, None)
+        estimated, estimated_with_rtt = estimate.identify(part), estimate.identify(part, link[2])
         print(
-            f"| {link[0]}, {link[5]} | {1e3 * told.rtt_s.value:.4g} ms | {cell(found.rtt_s, 1e3)} "
-            f"| {link[4]} | {cell(found.flows, 1)} | {cell(told.flows, 1)} |",
+            f"| {link[0]}, {link[5]} | {1e3 * estimated_with_rtt.rtt_s.value:.4g} ms "
+            f"| {cell(estimated.rtt_s, 1e3)} "
+            f"| {link[4]} | {cell(estimated.flows, 1)} | {cell(estimated_with_rtt.flows, 1)} |",
             flush=True,
         )
 

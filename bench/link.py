@@ -1,14 +1,14 @@
-"""How exact the link is, and what a packet costs beside a C prototype in the same run.
+"""Measure how exact the link is, and what a packet costs compared with a C prototype.
 
     python bench/link.py --reference ../shared/reference --traces ../shared/traces
 
-Exactness: rates and recorded links under a UDP flow that asks for more, the RTT of an idle link,
+Exactness: rates and recorded links under a UDP flow that offers more, the RTT of an idle link, and
 lateness. A row that a busy machine made void says so.
 
-Cost: one iperf3 flow, no rate that limits, no delay, DropTail: what a packet costs. The prototype
-(`prototypes/emu.c`) is one file without laws, traces or measurement of what waits; mahimahi's
-`mm-link`, which would be the peer, is in no package registry. CPU is that of the emulating
-thread; what the kernel does for the TUN device is not in it. The best of a few runs is shown.
+Cost: one iperf3 flow without a limiting rate or a delay, under DropTail. The prototype
+(`prototypes/emu.c`) is one file without laws, traces or measurement of the queue; mahimahi's
+`mm-link`, which would be the peer, is in no package registry. The processor time is that of the
+emulating thread, without the kernel's work for the TUN device. The best of a few runs counts.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from pathlib import Path
 from forebay.linux import Outcome, settings
 from forebay.linux import run as run_link
 
-#: Long enough that the transmission of a packet cannot be seen in a rate.
+#: Duration in seconds: long enough that the transmission of a packet does not affect a rate.
 EXACT_S = 12
-#: Seconds from which it counts.
+#: The window of measurement.
 MEASURE = f"1s..{EXACT_S - 1}s"
 DELAY_MS = 30
-#: Twice what the machine can do.
+#: Twice the rate that the machine can reach, in bit/s.
 RATE_BPS = 100e9
 BUFFER_PKTS = 4000
 MTU_BYTES = 1500
 
 
 def ours(seconds: int, super_packets: bool) -> tuple[float, float]:
-    """Goodput in bit/s, and user CPU in s per packet of 1500 bytes, of both directions."""
+    """Return the goodput in bit/s, and the user CPU in seconds per packet of 1500 bytes."""
     with tempfile.TemporaryDirectory() as folder:
-        said = Path(folder) / "iperf3.json"
+        output = Path(folder) / "iperf3.json"
         outcome = run_link(
             settings(f"{RATE_BPS:g}bit/s", "0ms", f"{BUFFER_PKTS}p", super_packets=super_packets),
-            ["sh", "-c", f"iperf3 -J -c $FOREBAY_SERVER -C reno -t {seconds} > {said}"],
+            ["sh", "-c", f"iperf3 -J -c $FOREBAY_SERVER -C reno -t {seconds} > {output}"],
             server="iperf3 -s -1 >/dev/null",
         )
-        goodput_bps = _goodput_bps(said.read_text())
+        goodput_bps = _goodput_bps(output.read_text())
     packets = outcome.up["forwarded_packets"] + outcome.down["forwarded_packets"]
     return goodput_bps, outcome.up["user_cpu_s"] / packets
 
 
 def prototype(binary: Path, seconds: int, super_packets: bool) -> tuple[float, float]:
-    """The same of the prototype, which prints its packets."""
-    said = binary.with_name("iperf3.json")
+    """Return the same numbers of the prototype, which prints its packets."""
+    output = binary.with_name("iperf3.json")
     process = subprocess.Popen(
         [
             str(binary),
             *("-v",) * super_packets,
             *("-r", f"{RATE_BPS:g}", "-b", str(BUFFER_PKTS * MTU_BYTES)),
             *("-t", str(seconds + 2), "-s", "iperf3 -s -1 >/dev/null"),
-            *("-c", f"iperf3 -J -c 10.7.0.2 -C reno -t {seconds} > {said}"),
+            *("-c", f"iperf3 -J -c 10.7.0.2 -C reno -t {seconds} > {output}"),
         ],
         stderr=subprocess.PIPE,
         text=True,
@@ -69,16 +69,18 @@ def prototype(binary: Path, seconds: int, super_packets: bool) -> tuple[float, f
     text = process.stderr.read()
     _, _, usage = os.wait4(process.pid, 0)
     process.returncode = 0
-    # Segments up; acknowledgements down, which are never joined.
+    # Segments go up; acknowledgements go down and are never joined.
     packets = sum(int(number) for number in re.findall(r"(?:segs|REV pk)=(\d+)", text))
-    return _goodput_bps(said.read_text()), usage.ru_utime / packets
+    return _goodput_bps(output.read_text()), usage.ru_utime / packets
 
 
 def _goodput_bps(text: str) -> float:
+    """Return the goodput in the output of iperf3."""
     return float(json.loads(text)["end"]["sum_received"]["bits_per_second"])
 
 
 def rates() -> None:
+    """Print the accuracy of rates."""
     print(f"{'rate [Mbit/s]':>14} {'achieved':>12} {'off [%]':>9} {'p99 late [us]':>14}")
     for rate_mbps in (1, 15, 100, 1000):
         payload_bytes = MTU_BYTES - 28
@@ -89,21 +91,22 @@ def rates() -> None:
             server="iperf3 -s -1 >/dev/null",
         )
         up = outcome.observed.directions[0]
-        achieved, asked = up.achieved_bps, up.asked_bps
+        achieved, requested = up.achieved_bps, up.asked_bps
         print(
-            f"{rate_mbps:14} {achieved / 1e6:12.5f} {100 * (achieved / asked - 1):+9.4f} "
+            f"{rate_mbps:14} {achieved / 1e6:12.5f} {100 * (achieved / requested - 1):+9.4f} "
             f"{1e6 * outcome.lateness.p99_s:14.1f}{_void(outcome)}"
         )
 
 
 def idle_rtt() -> None:
+    """Print the RTT of an idle link."""
     with tempfile.TemporaryDirectory() as folder:
-        said = Path(folder) / "ping"
+        output = Path(folder) / "ping"
         outcome = run_link(
             settings("100Mbit/s", f"{DELAY_MS}ms", "100p"),
-            ["sh", "-c", f"ping -i 0.1 -c 100 $FOREBAY_SERVER > {said}"],
+            ["sh", "-c", f"ping -i 0.1 -c 100 $FOREBAY_SERVER > {output}"],
         )
-        times_ms = [float(ms) for ms in re.findall(r"time=([\d.]+)", said.read_text())]
+        times_ms = [float(ms) for ms in re.findall(r"time=([\d.]+)", output.read_text())]
     print(
         f"ping over an idle link of {2 * DELAY_MS} ms: {statistics.median(times_ms):.2f} ms at the "
         f"median of {len(times_ms)}{_void(outcome)}"
@@ -111,7 +114,7 @@ def idle_rtt() -> None:
 
 
 def traces(folder: Path) -> None:
-    """Each recorded link under UDP at more than its peak: what of its capacity is delivered."""
+    """Print the delivered share of each recorded link's capacity under UDP above its peak."""
     print(f"{'recorded link':>28} {'mean [Mbit/s]':>14} {'delivered [%]':>14}")
     for trace in sorted(folder.glob("*.[du][op]*")):
         outcome = run_link(
@@ -127,15 +130,18 @@ def traces(folder: Path) -> None:
 
 
 def _udp(offered: str, payload_bytes: int, seconds: int = EXACT_S) -> str:
+    """Return the command of a UDP flow."""
     flow = f"-u -b {offered} -l {payload_bytes} -t {seconds}"
     return f"iperf3 -c $FOREBAY_SERVER {flow} >/dev/null 2>&1"
 
 
 def _void(outcome: Outcome) -> str:
+    """Return a note for a void run."""
     return f"  VOID: {outcome.void[0]}" if outcome.void else ""
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reference", type=Path, default=Path("../shared/reference"))
     parser.add_argument("--traces", type=Path, default=Path("../shared/traces"))
@@ -163,11 +169,11 @@ def main() -> None:
             if peer:
                 peer_run = partial(prototype, binary, arguments.seconds, super_packets)
                 sides.append(("prototype", peer_run))
-            # Taking turns: a busy moment strikes both.
+            # The sides take turns, so that a busy moment affects both.
             runs = [[run() for _, run in sides] for _ in range(arguments.repeats)]
-            for (name, _), found in zip(sides, zip(*runs, strict=True), strict=True):
-                goodput_bps = max(goodput for goodput, _ in found)
-                cpu_s = min(cpu for _, cpu in found)
+            for (name, _), results in zip(sides, zip(*runs, strict=True), strict=True):
+                goodput_bps = max(goodput for goodput, _ in results)
+                cpu_s = min(cpu for _, cpu in results)
                 print(f"{name:>10} {goodput_bps / 1e9:17.2f} {1e9 * cpu_s:21.0f}")
 
 

@@ -1,4 +1,4 @@
-"""`forebay link` under load for a while, with faults injected: what is left after each of them.
+"""Soak test of `forebay link`: inject faults under load and look for what each of them leaves.
 
     python -m bench.link_soak --seconds 600
 
@@ -29,11 +29,11 @@ from pathlib import Path
 
 #: The name of this variable marks every process of a round.
 MARK = "FOREBAY_SOAK"
-#: Time after which what a round has left counts as left.
+#: Time that processes and files of a round have to disappear before they count as left.
 PATIENCE_S = 15.0
 #: Longest time of a round, and of its traffic before the fault.
 ROUND_S, LOAD_S = 90.0, (0.5, 3.0)
-#: Processes that one command leaves, and size of the disk that is full.
+#: Number of processes that a command leaves, and size of the disk that is full.
 CROWD, DISK_KB = 500, 256
 RATE = ["--rate", "50Mbit/s", "--delay", "5ms", "--buffer", "200p", "--aqm", "pi2", "-q"]
 SERVER = "iperf3 -s -1 >/dev/null"
@@ -42,7 +42,19 @@ LOAD = "iperf3 -c $FOREBAY_SERVER -P 4 --bidir -t 60 >/dev/null 2>&1"
 
 @dataclass
 class Round:
-    """A link under load, and where its files are."""
+    """A link under load with a fault.
+
+    Attributes
+    ----------
+    folder : Path
+        Folder of the link's temporary files.
+    mark : str
+        Value of the variable `MARK`, which marks the processes of the round.
+    random : random.Random
+        Random numbers of the round.
+    process : subprocess.Popen or None
+        The link; None before it starts.
+    """
 
     folder: Path
     mark: str
@@ -50,7 +62,7 @@ class Round:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: str, *options: str) -> subprocess.Popen[bytes]:
-        """Start the link with a line for the shell as its command."""
+        """Start the link; its command is a line for the shell."""
         words = [sys.executable, "-m", "forebay.cli", "link", *RATE, *options]
         self.process = subprocess.Popen(
             [*words, "--server", SERVER, "--", "sh", "-c", command],
@@ -63,7 +75,7 @@ class Round:
         return self.process
 
     def load(self) -> None:
-        """Wait until the traffic runs, and then for a random while."""
+        """Wait until the traffic runs, and then for a random time."""
         end_s = time.monotonic() + ROUND_S
         while time.monotonic() < end_s:
             if sum("iperf3" in line for line in processes(self.mark).values()) >= 2:
@@ -94,7 +106,7 @@ def command_kills(round_: Round) -> None:
 
 
 def kill_command(round_: Round) -> None:
-    """Kill the command, and with it what it is waiting for."""
+    """Kill the command and the program for which it waits."""
     round_.start(f"setsid sleep 600 & {LOAD}")
     round_.load()
     for pid, line in processes(round_.mark).items():
@@ -106,7 +118,7 @@ def kill_command(round_: Round) -> None:
 
 
 def kill_keeper(round_: Round) -> None:
-    """Kill the keepers from outside, as the machine's memory killer may."""
+    """Kill the keepers from outside, as the kernel may when memory is short."""
     round_.start(f"setsid sleep 600 & {LOAD}")
     round_.load()
     for pid in processes(round_.mark):
@@ -124,7 +136,7 @@ def crowd(round_: Round) -> None:
 
 
 def full_disk(round_: Round) -> None:
-    """Write captures to a file system that is soon full."""
+    """Write captures to a file system that soon fills up."""
     disk = round_.folder / "disk"
     disk.mkdir()
     size = f"size={DISK_KB}k"
@@ -138,7 +150,7 @@ FAULTS: list[Callable[[Round], None]] = [
 
 
 def processes(mark: str) -> dict[int, str]:
-    """Return the command lines of the processes of a round, by their numbers."""
+    """Return the command lines of the processes of a round by process number."""
     command_lines = {}
     for entry in Path("/proc").iterdir():
         try:
@@ -152,7 +164,7 @@ def processes(mark: str) -> dict[int, str]:
 
 
 def namespaces() -> set[str]:
-    """Return the network namespaces in which any process is."""
+    """Return the network namespaces that have a process."""
     identities = set()
     for entry in Path("/proc").iterdir():
         try:
@@ -165,7 +177,7 @@ def namespaces() -> set[str]:
 
 @contextmanager
 def a_round(number: int, seed: int) -> Iterator[Round]:
-    """Make the folder of a round, and take everything of it away at its end."""
+    """Make the folder of a round; at its end, remove its processes, mounts and files."""
     top = Path(tempfile.mkdtemp(prefix=f"forebay-soak-{os.getpid()}-"))
     folder = top / "tmp"
     folder.mkdir()
@@ -184,16 +196,25 @@ def a_round(number: int, seed: int) -> Iterator[Round]:
 
 @dataclass
 class Tally:
-    """The outcome of the rounds with one fault."""
+    """Outcome of the rounds with one fault.
+
+    Attributes
+    ----------
+    rounds : int
+        Number of rounds.
+    gone_s : list of float
+        Times between the end of the link's process and the end of its last remains, in seconds.
+    remains : list of str
+        Descriptions of processes and files that stayed, and of links that did not end.
+    """
 
     rounds: int = 0
-    #: From the end of the link's own process until nothing of it was left.
     gone_s: list[float] = field(default_factory=list)
     remains: list[str] = field(default_factory=list)
 
 
 def leftovers(round_: Round) -> list[str]:
-    """Describe what a round has left: processes, files."""
+    """Return descriptions of the processes and files that a round has left."""
     remains = [f"process {pid}: {line!r}" for pid, line in processes(round_.mark).items()]
     files = (
         path for path in round_.folder.rglob("*") if round_.folder / "disk" not in path.parents
@@ -202,7 +223,7 @@ def leftovers(round_: Round) -> list[str]:
 
 
 def play(fault: Callable[[Round], None], round_: Round, tally: Tally) -> None:
-    """Play one round, and add what came of it."""
+    """Play one round and add its outcome to the tally."""
     tally.rounds += 1
     fault(round_)
     assert round_.process is not None
@@ -219,7 +240,7 @@ def play(fault: Callable[[Round], None], round_: Round, tally: Tally) -> None:
 
 
 def main() -> int:
-    """Run rounds for as long as was asked, and print what they came to."""
+    """Run rounds for the requested time and print their outcome."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -237,12 +258,12 @@ def main() -> int:
     print("| fault | rounds | until all is gone: median, worst | left |\n|---|---|---|---|")
     for name, tally in tallies.items():
         gone_s = sorted(tally.gone_s) or [float("nan")]
-        words = (doc for doc in [globals()[name].__doc__.rstrip(".")])
+        description = globals()[name].__doc__.rstrip(".")
         times = f"{gone_s[len(gone_s) // 2]:.2f} s, {gone_s[-1]:.2f} s"
-        print(f"| {next(words)} | {tally.rounds} | {times} | {len(tally.remains)} |")
+        print(f"| {description} | {tally.rounds} | {times} | {len(tally.remains)} |")
     remains = [line for tally in tallies.values() for line in tally.remains]
     print("\n".join(remains))
-    # Others may have made namespaces meanwhile: only a note.
+    # Other programs may have made namespaces in the meantime, so the numbers are only printed.
     print(f"network namespaces before and after: {len(before)}, {len(namespaces())}")
     return bool(remains)
 

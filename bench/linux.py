@@ -1,8 +1,8 @@
-"""The reference's case of the real Linux kernel as a Forebay scenario.
+"""Convert a case of the real Linux kernel, as the reference lists it, to a Forebay scenario.
 
-`linux.json` of the reference lists its cases with what its harness was told: a rate, the text of
-a qdisc under `tbf`, and groups of flows. What is said here in words of Forebay is that; where a
-queue or a sender is not there yet, `MissingError` says which.
+`linux.json` of the reference lists the arguments of its harness: a rate, the text of a qdisc under
+`tbf`, and groups of flows. This module expresses them in a scenario; `MissingError` names a queue
+or a sender that Forebay does not have.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from forebay import ScenarioError
 from forebay.scenario import qdiscs
 
-#: A full packet as `tc` counts it, with its Ethernet header, and what of it is not data.
+#: Size of a full packet as `tc` counts it, with its Ethernet header, and the part that is no data.
 PACKET_BYTES = 1500
 HEADER_BYTES = 66
 #: The harness's default for tbf and htb.
 TOKENS_BYTES = 3000
-#: How long packets may take to leave after a run: the harness's default, and a guest's.
+#: Time in seconds for packets to leave after a run: the default of the harness and of a guest.
 DRAIN_S = 3
 
 SENDERS = {"reno": "linux-reno", "cubic": "linux-cubic", "dctcp": "dctcp", "bbr": "bbr"}
@@ -31,41 +31,43 @@ class MissingError(Exception):
 def scenario(
     case: Mapping[str, Any], window_s: tuple[float, float], engine: str = "packets"
 ) -> str:
-    """The TOML for a case, measured over `window_s`, as it is for an engine.
+    """Return the TOML of a case for an engine, measured over `window_s`.
 
-    Raises:
-        MissingError: the case needs what Forebay does not have.
+    Raises
+    ------
+    MissingError
+        If the case needs something that Forebay does not have.
     """
     in_guest = engine == "kernel"
-    other = {"gso", "mtu", "sysctl", "pre", "hook"} & set(case)
+    unsupported = {"gso", "mtu", "sysctl", "pre", "hook"} & set(case)
     if in_guest:
-        other -= {"gso", "sysctl"}
-    if other:
-        raise MissingError(f"option {', '.join(sorted(other))}")
+        unsupported -= {"gso", "sysctl"}
+    if unsupported:
+        raise MissingError(f"option {', '.join(sorted(unsupported))}")
     if shaper(case) not in ("tbf", "htb", "cake"):
         raise MissingError(f"shaper {shaper(case)}")
     kind, *words = case["qdisc"].split()
     if shaper(case) == "cake":
-        # The harness gives it the rate.
+        # The harness gives cake the rate.
         words += ["bandwidth", f"{case['rate_mbit'] * 1e6:.0f}bit"]
     try:
-        # A packet has its Ethernet header here as there.
+        # Packet sizes include the Ethernet header in both programs.
         site = qdiscs.Site(PACKET_BYTES, 0, shaper(case) == "tbf", case["rate_mbit"] * 1e6)
         qdisc = qdiscs.queue(kind, words, site)
     except ScenarioError as error:
         raise MissingError(f"queue {kind}: {error}") from None
-    # In a guest cake and htb are themselves, and no link of ours takes the time of a transmission.
+    # In a guest cake and htb are Linux's own, and no simulated link adds a transmission.
     spared_ms = 0.0 if in_guest else link_ms(case)
     blocks = [
         # The groups have addresses of their own.
         [*group_lines(group, spared_ms), f'host = "s{i}"']
         for i, group in enumerate(case["groups"])
     ]
-    # Queues that mark whatever they are told are the kernel's alone if they may.
+    # In a guest, a queue that marks by default may always do so.
     ecn = qdisc.ecn and (in_guest or any(group.get("ecn") for group in case["groups"]))
     duration_s = case.get("duration", 60)
     if in_guest:
-        # What is still in the queue so long after its end counts as lost, here as there.
+        # In both programs, packets still in the queue this long after the end count as lost.
         duration_s = max(duration_s, window_s[1] + case.get("drain", DRAIN_S) - DRAIN_S)
     return "\n".join(
         [
@@ -75,9 +77,9 @@ def scenario(
             "[bottleneck]",
             f'rate = "{case["rate_mbit"] * 1e6:.0f}bit/s"',
             f'burst = "{burst_bytes(case)}B"',
-            # What comes back is not held up.
+            # ACKs are not limited.
             'rate_back = "1Tbit/s"',
-            # Both halves of a round trip are in the access links there.
+            # Both halves of a round trip are in the access links of the harness.
             'delay = "0ns"',
             f'buffer = "{qdisc.buffer}"',
             f"ecn = {'true' if ecn else 'false'}",
@@ -90,7 +92,7 @@ def scenario(
 
 
 def kernel_lines(case: Mapping[str, Any]) -> list[str]:
-    """How the case sets hosts and shaper, which a guest alone can follow."""
+    """Return the settings of hosts and shaper, which only a guest can follow."""
     lines = ["[kernel]"]
     if case.get("gso"):
         lines.append('offloads = "all"')
@@ -98,7 +100,7 @@ def kernel_lines(case: Mapping[str, Any]) -> list[str]:
         lines.append('shaper = "htb"')
     settings = [f'"net.ipv4.{name}" = "{value}"' for name, value in case.get("sysctl", {}).items()]
     if case["qdisc"].split()[0] in ("fq_codel", "fq_pie"):
-        # The hosts there have Linux's default, by which these queues lose a flow at its timeouts.
+        # The harness has Linux's default, with which a flow changes its queue after a timeout.
         settings.append('"net.core.txrehash" = "1"')
     if settings:
         lines.append(f"sysctls = {{ {', '.join(settings)} }}")
@@ -106,30 +108,33 @@ def kernel_lines(case: Mapping[str, Any]) -> list[str]:
 
 
 def shaper(case: Mapping[str, Any]) -> str:
-    """What holds the bottleneck to its rate."""
+    """Return the name of the qdisc that limits the bottleneck to its rate."""
     return "cake" if case["qdisc"].startswith("cake") else case.get("shaper", "tbf")
 
 
 def burst_bytes(case: Mapping[str, Any]) -> int:
-    """Depth of the shaper's token bucket; cake has none."""
+    """Return the depth of the shaper's token bucket; cake has none."""
     return 0 if shaper(case) == "cake" else case.get("burst", TOKENS_BYTES)
 
 
 def link_ms(case: Mapping[str, Any]) -> float:
-    """What our link adds to a round trip. `cake` and `htb` let a packet go where its transmission
-    would begin, and no device there has a rate."""
+    """Return the time that the simulated link adds to a round trip, in ms.
+
+    `cake` and `htb` let a packet go when its transmission would begin, and no device there has a
+    rate.
+    """
     return 0.0 if shaper(case) == "tbf" else packet_s(case) * 1e3
 
 
 def round_trip_ms(group: Mapping[str, Any], spared_ms: float) -> float:
-    """A group's propagation time, without what the link takes of it."""
+    """Return the propagation time of a group in ms, less the time that the link adds."""
     if group["rtt_ms"] <= spared_ms:
         raise MissingError(f"a round trip of {group['rtt_ms']} ms, less than a transmission")
     return float(group["rtt_ms"]) - spared_ms
 
 
 def group_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
-    """The `[[traffic]]` of a group: a sender's and a receiver's defaults are the kernel's."""
+    """Return the `[[traffic]]` of a group, with the kernel's defaults for sender and receiver."""
     if group["cc"] == "udp":
         return udp_lines(group, spared_ms)
     if group["cc"] not in SENDERS:
@@ -163,7 +168,7 @@ def group_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
 
 
 def udp_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
-    """A constant rate, which begins half a second after the start."""
+    """Return the `[[traffic]]` of a constant rate, which begins half a second after the start."""
     start = group.get("start", [0.5])[0]
     return [
         "[[traffic]]",
@@ -178,12 +183,15 @@ def udp_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
 
 
 def transmission_s(case: Mapping[str, Any]) -> float:
-    """How long the bottleneck sends a full packet, or with `gso` the usual segment of two;
-    `delay_ms` of the reference contains it under tbf, not under htb or cake."""
+    """Return the transmission time that `delay_ms` of the reference contains, in seconds.
+
+    Under tbf it is that of a full packet, or with `gso` of the usual segment of two; under htb and
+    cake it is zero.
+    """
     packets = 2 if case.get("gso") else 1
     return packets * packet_s(case) if shaper(case) == "tbf" else 0.0
 
 
 def packet_s(case: Mapping[str, Any]) -> float:
-    """How long a full packet takes at the case's rate."""
+    """Return the transmission time of a full packet at the case's rate, in seconds."""
     return PACKET_BYTES * 8 / (float(case["rate_mbit"]) * 1e6)

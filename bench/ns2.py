@@ -1,10 +1,10 @@
-"""The reference's ns-2 scenario as a Forebay scenario.
+"""Convert a scenario of the reference's ns-2 runs to a Forebay scenario.
 
 `ns2-dumbbell.tcl` of the reference names its parameters; a case of `ns2.json` lists those that
-differ from the script's defaults. Both are turned into the TOML that says the same.
+differ from the defaults of the script. This module expresses both in TOML.
 
-Run as a program it makes a reference: it runs the cases of a file in real ns-2 and writes the
-figures into it. `ns2.json` beside this file holds cases that the reference does not have.
+Run as a program, it makes a reference: it runs the cases of a file in real ns-2 and writes the
+figures into the file. `ns2.json` next to this file holds cases that the reference does not have.
 
     python bench/ns2.py ../shared/reference/ns2-dumbbell.tcl bench/ns2.json
 """
@@ -36,7 +36,7 @@ RECOVERY = {"Reno": "reno", "Newreno": "newreno", "Sack1": "sack"}
 
 
 def scenario(params: Mapping[str, Any], window_s: tuple[float, float]) -> str:
-    """The TOML for a case's parameters, measured over `window_s`."""
+    """Return the TOML of a case, measured over `window_s`."""
     p = {**DEFAULTS, **params}
     # ns-2's DropTail holds one packet less than its limit (reference, note 2).
     buffer = int(p["buf"]) - (p["aqm"] == "DropTail")
@@ -60,14 +60,14 @@ def scenario(params: Mapping[str, Any], window_s: tuple[float, float]) -> str:
 
 
 def target_pkts(p: Mapping[str, Any]) -> float:
-    """Where the reference takes its QACD."""
+    """Return the set-point against which the reference computes QACD."""
     if p["aqm"] == "PI":
         return float(p["qref"])
     return float(min(400 if p["pkt"] == 500 else 200, p["buf"] // 2))
 
 
 def law(p: Mapping[str, Any]) -> list[str]:
-    """The `[[law]]` lines."""
+    """Return the lines of `[[law]]`."""
     if p["aqm"] == "DropTail":
         return ['kind = "droptail"']
     if p["aqm"] == "PI":
@@ -101,11 +101,11 @@ def law(p: Mapping[str, Any]) -> list[str]:
 
 
 def traffic(p: Mapping[str, Any]) -> list[list[str]]:
-    """One block of lines per `[[traffic]]`."""
+    """Return one block of lines per `[[traffic]]`."""
     common = [
         f'tcp = "{RECOVERY[p["tcp"]]}"',
         f'packet = "{p["pkt"]}B"',
-        # Its packets are these whole.
+        # The packet size of ns-2 includes headers.
         'header = "0B"',
         "rtt = [" + ", ".join(f'"{rtt}ms"' for rtt in str(p["rtts"]).split()) + "]",
         f'access = "{float(p["accbw"]):.0f}bit/s"',
@@ -136,17 +136,25 @@ def traffic(p: Mapping[str, Any]) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Ns2Run:
-    """What one run of real ns-2 printed."""
+    """The output of one run of real ns-2.
 
-    #: (time in s, packets in the queue)
+    Attributes
+    ----------
+    queue : list[tuple[float, int]]
+        Times in seconds, and packets in the queue.
+    counters : list[tuple[float, ...]]
+        Cumulative counters per second: time in seconds; packets arrived, departed, dropped, dropped
+        early, marked; bytes arrived, departed, dropped.
+    user_cpu_s : float
+        Processor time in seconds.
+    """
+
     queue: list[tuple[float, int]]
-    #: per second, cumulative: time in s; packets arrived, departed, dropped, dropped early,
-    #: marked; bytes arrived, departed, dropped
     counters: list[tuple[float, ...]]
     user_cpu_s: float
 
     def figures(self, window_s: tuple[float, float], bw_bps: float) -> dict[str, float]:
-        """The keys of `ns2.json` over (start, end]."""
+        """Return the figures of `ns2.json` over (start, end]."""
         start, end = window_s
         queue = [q for t, q in self.queue if start < t <= end]
         first, last = (
@@ -166,7 +174,7 @@ class Ns2Run:
 
 
 def run(script: Path, params: Mapping[str, Any], seed: int) -> Ns2Run:
-    """Runs the reference's script in real ns-2 (Debian package `ns2`)."""
+    """Run the reference's script in real ns-2 (Debian package `ns2`)."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         arguments = [f"{k}={v}" for k, v in {**params, "out": trace, "seed": seed}.items()]
@@ -186,7 +194,7 @@ def run(script: Path, params: Mapping[str, Any], seed: int) -> Ns2Run:
 
 
 def fill(case: dict[str, Any], script: Path, seeds: list[int]) -> None:
-    """Runs a case in real ns-2 and puts one value a seed into each figure of its windows."""
+    """Run a case in real ns-2, and store one value per seed in each figure of its windows."""
     runs = [run(script, case["params"], seed) for seed in seeds]
     bw_bps = float({**DEFAULTS, **case["params"]}["bw"])
     for window in case["windows"]:
@@ -196,11 +204,12 @@ def fill(case: dict[str, Any], script: Path, seeds: list[int]) -> None:
 
 
 def text(cases: list[dict[str, Any]]) -> str:
-    """JSON with one case a line."""
+    """Return JSON with one case per line."""
     return "[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n"
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Runs cases in real ns-2 (Debian's ns2).")
     parser.add_argument("script", type=Path, help="ns2-dumbbell.tcl")
     parser.add_argument("cases", type=Path, help="cases, whose figures are written into it")

@@ -1,11 +1,11 @@
-"""Speed beside ns-3 with the same queue, in one run: bottleneck packets per second of user CPU.
+"""Compare the speed with ns-3 under the same queue: bottleneck packets per second of user CPU.
 
     apt-get install libns3-dev g++
     python bench/ns3.py
 
-Flows of CUBIC at 45 Mbit/s and 100 ms with packets of 500 bytes. Set-up is taken out of ns-3's
-time by a run of no length. Debian's ns-3 is built with its log; one built without is about twice as
-fast.
+CUBIC flows share 45 Mbit/s at 100 ms with packets of 500 bytes. A run of no length measures the
+set-up of ns-3, which is excluded. Debian's ns-3 is built with logging; a build without it is about
+twice as fast.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("ns3-dumbbell.cc")
 MODULES = ["core", "network", "internet", "point-to-point", "applications", "traffic-control"]
-#: ours: ns-3's
+#: The laws, with their queues in ns-3.
 QUEUES = {
     "droptail": "ns3::FifoQueueDisc",
     "red": "ns3::RedQueueDisc",
@@ -34,14 +34,14 @@ NO_LENGTH_S = 0.001
 
 
 def user_cpu(command: list[str]) -> tuple[float, str]:
-    """Seconds of user CPU of a command, and what it printed."""
+    """Return the user CPU of a command in seconds, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, printed
 
 
 def theirs(program: Path, queue: str, flows: int, duration_s: float) -> float:
-    """Packets per second of user CPU of ns-3."""
+    """Return the packets per second of user CPU of ns-3."""
 
     def run(seconds: float) -> tuple[float, int]:
         cpu_s, printed = user_cpu(
@@ -61,7 +61,7 @@ def theirs(program: Path, queue: str, flows: int, duration_s: float) -> float:
 
 
 def ours(law: str, flows: int, duration_s: float) -> tuple[float, float]:
-    """Packets per second of user CPU: of the whole process, and of the engine."""
+    """Return the packets per second of user CPU, of the whole process and of the engine."""
     text = f"""
         title = "beside ns-3"
         duration = "{duration_s}s"
@@ -95,6 +95,7 @@ def ours(law: str, flows: int, duration_s: float) -> tuple[float, float]:
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flows", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=100.0, help="simulated here")

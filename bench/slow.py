@@ -1,9 +1,9 @@
-"""A study on workers behind a slow network: are they kept busy?
+"""Run a study on workers behind a slow network, and measure whether they are kept busy.
 
     python bench/slow.py FILE [--workers 10] [--delay 50ms] [--rate 100Mbit/s]
 
-The driver and the scheduler are at one end of a link of `forebay link`, the workers of one thread
-each at the other; `--delay` is one way, and 20..100ms gives each worker one of its own. A worker is
+The driver and the scheduler are at one end of a link of `forebay link`, and the workers, each with
+one thread, at the other; `--delay` is one way, and 20..100ms gives each worker its own. A worker is
 busy while it has a batch in hand. Workers that share the cores of this machine take longer for a
 batch than with a core each, and so seem busier; the last number counts a batch by its processor
 time alone.
@@ -31,10 +31,10 @@ PORT = 8786
 
 
 def outside(file: Path, workers: int, delay: str, rate: str) -> None:
-    """The link, with everything at its ends."""
+    """Start the link with everything at its ends."""
     with tempfile.TemporaryDirectory() as folder:
         worker = (
-            # The network and the scheduler have cores of their own elsewhere.
+            # A real network and scheduler have cores of their own, so workers run at low priority.
             f"nice {BIN}/dask worker tcp://$FOREBAY_CLIENT:{PORT} --nthreads 1 --no-nanny "
             f"--no-dashboard --local-directory {folder}/worker >/dev/null 2>&1 &"
         )
@@ -46,7 +46,7 @@ def outside(file: Path, workers: int, delay: str, rate: str) -> None:
 
 
 def inside(file: Path, workers: int, folder: Path) -> None:
-    """Scheduler and study in the client's namespace."""
+    """Run scheduler and study in the namespace of the client."""
     from distributed import Client
 
     address = f"tcp://{os.environ['FOREBAY_CLIENT']}:{PORT}"
@@ -76,6 +76,7 @@ def inside(file: Path, workers: int, folder: Path) -> None:
 
 
 def _connected(client: type, address: str) -> object:
+    """Return a client of the scheduler once it has started."""
     for _ in range(100):
         try:
             return client(address, timeout="5s")
@@ -85,9 +86,10 @@ def _connected(client: type, address: str) -> object:
 
 
 def _say(spans: dict[str, list[tuple[float, float]]], cpu_s: float) -> None:
-    first = min(start for some in spans.values() for start, _ in some)
-    last = max(stop for some in spans.values() for _, stop in some)
-    busy = [_length(some) / (last - first) for some in spans.values()]
+    """Print how busy the workers were."""
+    first = min(start for spans_of_worker in spans.values() for start, _ in spans_of_worker)
+    last = max(stop for spans_of_worker in spans.values() for _, stop in spans_of_worker)
+    busy = [_length(spans_of_worker) / (last - first) for spans_of_worker in spans.values()]
     idle_s = sum(1 - share for share in busy) * (last - first)
     print(
         f"{len(spans)} workers, {sum(map(len, spans.values()))} batches in {last - first:.1f} s: "
@@ -97,7 +99,7 @@ def _say(spans: dict[str, list[tuple[float, float]]], cpu_s: float) -> None:
 
 
 def _length(spans: list[tuple[float, float]]) -> float:
-    """Time that some span covers."""
+    """Return the time that at least one span covers."""
     total, end = 0.0, 0.0
     for start, stop in sorted(spans):
         total += max(0.0, stop - max(start, end))
@@ -112,8 +114,8 @@ if __name__ == "__main__":
     parser.add_argument("--delay", default="50ms")
     parser.add_argument("--rate", default="100Mbit/s")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.inside:
-        inside(given.file, given.workers, given.inside)
+    options = parser.parse_args()
+    if options.inside:
+        inside(options.file, options.workers, options.inside)
     else:
-        outside(given.file.resolve(), given.workers, given.delay, given.rate)
+        outside(options.file.resolve(), options.workers, options.delay, options.rate)

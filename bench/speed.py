@@ -30,7 +30,7 @@ import costs
 import ns2
 
 CASE_A = {"aqm": "RED", "gentle": 1, "min": 15, "max": 785, "maxp": 0.01, "wq": 0.002}
-#: Length of the runs over flows, in packets at the link's rate.
+#: Length of the runs of `over_flows`, in packets at the link's rate.
 PACKETS = 5e6
 
 
@@ -60,6 +60,7 @@ def forebay_run(params: dict[str, object], duration_s: float) -> dict[str, float
 
 
 def beside_ns2(script: Path, repeats: int) -> None:
+    """Print the comparison with ns-2."""
     print("million packets per second of user CPU")
     print(f"{'flows':>6} {'Forebay':>10} {'engine':>10} {'ns-2':>10} {'ratio':>7}")
     for flows in (100, 2000):
@@ -119,6 +120,7 @@ def compare_in_turns(before: Path, repeats: int) -> None:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     compared = parser.add_mutually_exclusive_group(required=True)
     compared.add_argument("--reference", type=Path, help="folder of the Tcl script")

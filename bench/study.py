@@ -1,7 +1,7 @@
-"""Studies under stress: killed again and again, measured, and a store of a million runs.
+"""Test studies under stress: killed repeatedly, measured, and with a store of a million runs.
 
-python bench/study.py kill FILE [KILLS]      kill -9 at random moments, a full disk (as root), then
-                                             once to the end
+python bench/study.py kill FILE [KILLS]      kill -9 at random moments, a full disk (as root),
+                                             then once to the end
 python bench/study.py workers FILE [KILLS]   the same with workers of Dask
 python bench/study.py cost FILE              processor time of a study beyond that of its runs
 python bench/study.py store [ROWS]           a store of a million rows: opens, filters, cells
@@ -33,7 +33,7 @@ FOREBAY = str(Path(sys.executable).parent / "forebay")
 
 @contextmanager
 def disk(at: Path) -> Iterator[Path]:
-    """A folder; for root on a disk of its own, which can be full."""
+    """Enter a context with a folder; for root, the folder is on a small disk of its own."""
     at.mkdir()
     if os.geteuid():
         yield at
@@ -46,7 +46,7 @@ def disk(at: Path) -> Iterator[Path]:
 
 
 def fill(at: Path) -> Path:
-    """The file that takes all room that is left."""
+    """Fill a disk, and return the file that takes all its space."""
     filler = at / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -55,7 +55,7 @@ def fill(at: Path) -> Path:
 
 
 def kill(file: str, kills: int) -> None:
-    """A study that is killed, and once has no room, beside one that is not."""
+    """Compare a study that is killed repeatedly, and once has no space, with one that is not."""
     with tempfile.TemporaryDirectory() as folder, disk(Path(folder) / "disk") as own:
         killed, whole = own / "killed", Path(folder) / "whole"
 
@@ -76,9 +76,9 @@ def kill(file: str, kills: int) -> None:
                 process = subprocess.Popen(words(killed), stderr=subprocess.PIPE, text=True)
                 time.sleep(chance.uniform(0.3, 1.0) * whole_s / kills)
                 filler = fill(own)
-                _, said = process.communicate()
+                _, errors = process.communicate()
                 filler.unlink()
-                print(f"full disk: status {process.returncode}, {said.strip().splitlines()[-1]}")
+                print(f"full disk: status {process.returncode}, {errors.strip().splitlines()[-1]}")
         subprocess.run(words(killed), check=True, stderr=subprocess.DEVNULL)
         frames = [pl.read_parquet(f"{at}-out/frame.parquet") for at in (killed, whole)]
         table = choice.at(killed).scan().collect()
@@ -89,7 +89,7 @@ def kill(file: str, kills: int) -> None:
 
 
 def workers(file: str, kills: int) -> None:
-    """A study on two workers that are killed in turn, beside one on threads."""
+    """Compare a study on two workers that are killed in turn with one on threads."""
     from distributed import Client, LocalCluster
 
     with (
@@ -125,7 +125,7 @@ def workers(file: str, kills: int) -> None:
 
 
 def cost(file: str) -> None:
-    """Processor time of this process for a study, beyond that of its runs."""
+    """Print the processor time of this process for a study, beyond that of its runs."""
     with tempfile.TemporaryDirectory() as folder:
         start_s, start = time.process_time(), time.monotonic()
         study = forebay.study(file, store=folder, threads=2)
@@ -139,19 +139,20 @@ def cost(file: str) -> None:
 
 
 def _runs(at: Path) -> int:
+    """Return the number of runs in a store."""
     count = choice.at(at).scan().select(pl.len()).collect().item() if at.exists() else 0
     assert isinstance(count, int)
     return count
 
 
 def store(count: int) -> None:
-    """Times of a large store."""
+    """Print times of a large store."""
     with tempfile.TemporaryDirectory() as folder:
         at = choice.at(folder)
-        made = 0
-        while made < count:
-            some = min(100_000, count - made)
-            index = pl.int_range(made, made + some, eager=True)
+        row_count = 0
+        while row_count < count:
+            batch_size = min(100_000, count - row_count)
+            index = pl.int_range(row_count, row_count + batch_size, eager=True)
             columns = {
                 name: index.cast(pl.Float64).hash(i) / 2**64 for i, name in enumerate(METRICS)
             }
@@ -163,7 +164,7 @@ def store(count: int) -> None:
                     .cast(pl.String)
                     .str.pad_start(32, "0"),
                     "seed": (index % 5 + 1).cast(pl.UInt64),
-                    "link": pl.Series([0] * some, dtype=pl.UInt16),
+                    "link": pl.Series([0] * batch_size, dtype=pl.UInt16),
                     "law": (index % 7).cast(pl.String),
                     "rate_bps": ((index // 7) % 9 * 10**6).cast(pl.UInt64),
                     "flows": ((index // 63) % 11).cast(pl.UInt32),
@@ -172,16 +173,16 @@ def store(count: int) -> None:
             )
             empty = pl.DataFrame(schema=rows.SCHEMA)
             at.add(pl.concat([empty, table], how="diagonal_relaxed").select(rows.SCHEMA.keys()))
-            made += some
+            row_count += batch_size
         sizes = sum(at.segments().values())
-        print(f"{made:,} rows, {sizes / 1e6:.0f} MB, {len(at.segments())} segments")
+        print(f"{row_count:,} rows, {sizes / 1e6:.0f} MB, {len(at.segments())} segments")
         _looks(folder)
-        _timed("put together", lambda: at.put_together(most=1))
+        _timed("put together", lambda: at.put_together(limit=1))
         _looks(folder)
 
 
 def _looks(folder: str) -> None:
-    """What a page asks of a store."""
+    """Print times of the queries that a page makes."""
     _timed(
         "opens and filters",
         lambda: (
@@ -204,11 +205,12 @@ def _looks(folder: str) -> None:
     )
 
 
-def _timed(what: str, call: object) -> None:
+def _timed(action: str, call: object) -> None:
+    """Print the time of a call."""
     assert callable(call)
     start = time.monotonic()
     call()
-    print(f"{what}: {time.monotonic() - start:.2f} s")
+    print(f"{action}: {time.monotonic() - start:.2f} s")
 
 
 if __name__ == "__main__":

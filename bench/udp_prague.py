@@ -1,12 +1,13 @@
-"""UDP-Prague, the L4S team's own sender, under DualPI2 beside our Prague.
+"""Compare UDP-Prague, the L4S team's own sender, with the simulated Prague under DualPI2.
 
     make -C FOLDER            # UDP-Prague's source: udp_prague_sender and udp_prague_receiver
     python bench/udp_prague.py --run FOLDER
     python bench/udp_prague.py
 
-Theirs runs as it is on the real kernel in virtual time (`--engine kernel`), with the kernel's own
-`dualpi2` and CUBIC beside it, and is kept in udp_prague.json; ours is simulated. Prints the table
-of docs/howto/real-kernel.md. Exit status 1 if a figure is outside its tolerance.
+UDP-Prague runs unchanged on the real kernel in virtual time (`--engine kernel`), with the kernel's
+own `dualpi2` and CUBIC, and its numbers are kept in udp_prague.json; Prague is simulated. The
+program prints the table of docs/evidence/programs.md. The exit status is 1 if a figure is outside
+its tolerance.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from forebay.scenario.builder import toml
 
 THEIRS = Path(__file__).with_name("udp_prague.json")
 PROGRAMS = ("udp_prague_sender", "udp_prague_receiver")
-#: Every pair of a rate in Mbit/s, a round trip in ms and a number of flows, alone and beside as
-#: many flows of CUBIC.
+#: Cases of a rate in Mbit/s, a round trip in ms and a number of flows, which run alone and next to
+#: as many flows of CUBIC; every pair of values occurs.
 ALONE = [
     (4, 5, 1), (4, 20, 4), (4, 80, 8),
     (20, 5, 4), (20, 20, 8), (20, 80, 1),
@@ -86,15 +87,16 @@ CUBIC = {
 
 
 def scenario(case: tuple[int, int, int], sender: dict[str, Any], beside: bool) -> str:
+    """Return the scenario of a case."""
     rate, rtt, flows = case
     path = {"access": "1Tbit/s", "rtt": f"{rtt}ms", "start": {"uniform": ["0s", "0.5s"]}}
     senders = [sender, CUBIC] if beside else [sender]
-    tables = {"traffic": [it | path | {"flows": flows} for it in senders]}
+    tables = {"traffic": [traffic | path | {"flows": flows} for traffic in senders]}
     return LINK.format(rate=rate) + toml(tables)
 
 
 def figures(text: str, folder: Path, seeds: int, engine: str) -> dict[str, list[float]]:
-    """The figures of each seed's run."""
+    """Return the figures of each seed's run."""
     path = folder / "case.toml"
     path.write_text(text)
     result = forebay.run(path, seeds=seeds, engine=engine)
@@ -114,16 +116,18 @@ def figures(text: str, folder: Path, seeds: int, engine: str) -> dict[str, list[
 
 
 def compare(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> list[Agreement]:
-    """Hold our figures against those of UDP-Prague."""
-    return [Agreement(it, ours[it.metric], theirs[it.metric]) for it in TOLERANCES]
+    """Compare the simulated figures with those of UDP-Prague."""
+    return [Agreement(rule, ours[rule.metric], theirs[rule.metric]) for rule in TOLERANCES]
 
 
 def name(case: tuple[int, int, int], beside: bool) -> str:
+    """Return the name of a case."""
     rate, rtt, flows = case
     return f"{rate} Mbit/s, {rtt} ms, {flows}" + (f" beside {flows}" if beside else "")
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=Path, help="run theirs anew: where both programs are")
     parser.add_argument(
@@ -136,7 +140,10 @@ def main() -> int:
         folder = Path(temporary)
         for program in PROGRAMS if args.run else ():
             shutil.copy2(args.run / program, folder)
-        for case, beside in [(one, False) for one in ALONE] + [(one, True) for one in BESIDE]:
+        for case, beside in [
+            *((case, False) for case in ALONE),
+            *((case, True) for case in BESIDE),
+        ]:
             title = name(case, beside)
             if args.run:
                 text = scenario(case, PROGRAM, beside)

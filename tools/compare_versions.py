@@ -1,10 +1,10 @@
-"""Two versions of Forebay side by side: what each command prints, and every number of its pages.
+"""Compare two versions of Forebay: the output of each command, and every number of its pages.
 
     python -m tools.compare_versions OTHER
 
-runs the same commands in this checkout and in OTHER, each with its own built module (`make run`
-builds it), and names every difference. It is for changes that must move no number: exit status 1
-says that some did. Times and addresses of files differ from run to run and are left out.
+This program runs the same commands in this checkout and in OTHER, each with its own built module
+(`make run` builds it), and names every difference. It is for changes that must move no number: exit
+status 1 means that some did. Times and addresses of files differ from run to run and are ignored.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ COMMANDS: list[tuple[str, ...]] = [
     ("replay", "pd-red", "--seeds", "1", "--json"),
 ]  # fmt: skip
 
-#: Keys and lines that tell of time or of the machine.
+#: Keys and lines that depend on the time or on the machine.
 UNSTEADY = ("user_cpu_s", "elapsed_s", "file", "command", "forebay")
 TOLD_TIME = re.compile(r"\b(in|took|of) [\d.]+ (s|min)\b|CPU|/tmp/\S+")
-#: Relative difference that rounding of another order of sums may make.
+#: Relative difference that sums in another order may cause by rounding.
 ROUNDING = 1e-9
 
 
@@ -88,7 +88,7 @@ class Text(HTMLParser):
 
 
 def output(checkout: Path, command: tuple[str, ...]) -> dict[str, Any]:
-    """What a command prints, its exit status, and what it writes, by file."""
+    """Return the output of a command, its exit status, and the files that it writes."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["out" if word == "OUT" else word for word in command]
         environment = os.environ | {
@@ -104,27 +104,29 @@ def output(checkout: Path, command: tuple[str, ...]) -> dict[str, Any]:
             text=True,
             check=False,
         )
-        found: dict[str, Any] = {"status": done.returncode, "stderr": lines(done.stderr)}
-        found["stdout"] = [parsed(line) for line in lines(done.stdout)]
+        results: dict[str, Any] = {"status": done.returncode, "stderr": lines(done.stderr)}
+        results["stdout"] = [parsed(line) for line in lines(done.stdout)]
         out = Path(folder) / "out"
         for file in sorted(out.rglob("*")) if out.exists() else ():
             name = str(file.relative_to(out))
             if file.suffix == ".json":
-                found[name] = parsed(file.read_text())
+                results[name] = parsed(file.read_text())
             elif file.suffix == ".html":
                 page = Text()
                 page.feed(file.read_text())
-                found[name] = page.words
+                results[name] = page.words
             elif file.is_file():
-                found[name] = "there"
-    return found
+                results[name] = "there"
+    return results
 
 
 def lines(text: str) -> list[str]:
+    """Return the lines of a text without those that tell times."""
     return [line for line in text.splitlines() if not TOLD_TIME.search(line)]
 
 
 def parsed(text: str) -> Any:
+    """Return a text as JSON; the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -132,7 +134,7 @@ def parsed(text: str) -> Any:
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """Each place in which two values differ, with both."""
+    """Yield each difference of two values, with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             if key not in UNSTEADY:
@@ -148,7 +150,10 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
 
 
 def every_experiment() -> Iterator[tuple[str, ...]]:
-    """Each experiment as it stands, with one seed; a study has more runs than this asks for."""
+    """Yield the command that runs each experiment with one seed, except studies.
+
+    A study would have too many runs.
+    """
     listed = output(ROOT, ("experiments", "--json"))["stdout"]
     for experiment in listed:
         if not experiment["name"].startswith("studies/"):
@@ -156,18 +161,20 @@ def every_experiment() -> Iterator[tuple[str, ...]]:
 
 
 def main(
-    other: Annotated[Path, typer.Argument(help="The checkout of the other version.")],
+    other_checkout: Annotated[Path, typer.Argument(help="The checkout of the other version.")],
     only: Annotated[str, typer.Option(help="Only commands with this in them.")] = "",
-    most: Annotated[int, typer.Option(help="Differences that are shown of a command.")] = 5,
+    limit: Annotated[int, typer.Option(help="Differences that are shown of a command.")] = 5,
 ) -> None:
+    """Run every command in both checkouts and print the differences."""
     commands = [*COMMANDS, *every_experiment()]
     chosen = [command for command in commands if only in " ".join(command)]
     same = 0
     for command in chosen:
-        found = list(differences(output(other, command), output(ROOT, command)))
-        same += not found
-        print(f"{'same' if not found else f'{len(found)} differ'}: forebay {' '.join(command)}")
-        for line in found[:most]:
+        differing = list(differences(output(other_checkout, command), output(ROOT, command)))
+        same += not differing
+        state = f"{len(differing)} differ" if differing else "same"
+        print(f"{state}: forebay {' '.join(command)}")
+        for line in differing[:limit]:
             print(f"    {line}")
     print(f"{same} of {len(chosen)} commands give the same")
     raise typer.Exit(same < len(chosen))

@@ -1,12 +1,12 @@
-"""Writes `requirements/`: what pyproject.toml's ranges come to, exactly, for every Python promised.
+"""Write `requirements/`: exact versions for pyproject.toml's ranges, for every supported Python.
 
     python tools/lock.py            # takes today's versions
     python tools/lock.py --keep     # keeps the pinned versions, and adds what is missing
-    python tools/lock.py --check    # fails where a promised Python cannot install what is pinned
+    python tools/lock.py --check    # fails if a supported Python cannot install the pinned versions
 
-One resolution serves all: a package has one version, chosen for the oldest Python, and a marker
-where only some need it. A file holds what is not in those before it, so that `make run` installs
-no linter. pip refuses a file whose hash is not in the lock.
+One resolution serves all: a package has one version, chosen for the oldest Python, and a marker if
+only some Pythons need it. A file has only the packages that are not in the files before it, so that
+`make run` installs no linter. pip refuses a file whose hash is not in the lock.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
-#: The oldest is Debian 12's.
+#: The supported versions of Python; the oldest is Debian 12's.
 PYTHONS = ("3.11.2", "3.12", "3.13", "3.14")
 LINUX = "x86_64-unknown-linux-gnu"
-#: Of these the newest alone: wheels come late for it.
+#: Platforms on which only the newest Python is checked, since its wheels appear last.
 ELSEWHERE = ("aarch64-unknown-linux-gnu", "macos", "windows")
-#: Each file, with the one that it goes on from; they have the names of pyproject.toml's groups.
+#: Each file, with the file that it includes; the names are those of pyproject.toml's groups.
 FILES = {"run": None, "site": None, "test": "site", "lint": "test", "release": None}
 #: The files whose packages are already there when a file is installed.
 INSTALLED_WITH = {
@@ -54,7 +54,10 @@ def compile_requirements(*options: object) -> subprocess.CompletedProcess[str]:
 
 
 def of_group(group: str) -> list[str]:
-    """The options that name a group's packages; to run, the project and its extras, too."""
+    """Return the options that name the packages of a group.
+
+    The group "run" also has the project and its extras.
+    """
     project = ["pyproject.toml", "--all-extras"] if group == "run" else []
     return [*project, "--group", group]
 
@@ -71,6 +74,7 @@ def resolved(*options: object) -> dict[str, str]:
 
 
 def write_locks(*, keep: bool) -> None:
+    """Resolve every group and write the files."""
     whole = FOLDER / "whole.txt"
     FOLDER.mkdir(exist_ok=True)
     try:
@@ -92,7 +96,7 @@ def write_locks(*, keep: bool) -> None:
 
 
 def pinned() -> dict[str, str]:
-    """The version of every package, by its name."""
+    """Return the pinned version of every package."""
     pins: dict[str, str] = {}
     for file in FOLDER.glob("*.lock"):
         for name, version in re.findall(r"^([\w.-]+)==(\S+)", file.read_text(), re.M):
@@ -102,10 +106,10 @@ def pinned() -> dict[str, str]:
 
 
 def faults_of(python: str, platform: str) -> list[str]:
-    """What a Python lacks on a platform: a wheel, a version that allows it, or a pin."""
+    """Return what a Python lacks on a platform: a wheel, a fitting version, or a pin."""
     pins = pinned()
     where = ("--python-version", python, "--python-platform", platform)
-    # The pins constrain, and whatever they need beside them would be new.
+    # The pins are constraints, so that any other package in the resolution is a new one.
     locks = [word for name in FILES for word in ("--constraint", FOLDER / f"{name}.lock")]
     groups = ("--group", "lint", "--group", "release")
     done = compile_requirements(*where, *of_group("run"), *groups, *locks)
@@ -120,6 +124,7 @@ def faults_of(python: str, platform: str) -> list[str]:
 
 
 def check_locks() -> int:
+    """Check every supported Python, print the faults, and return an exit status."""
     promised = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     if not f"{PYTHONS[0]}.".startswith(promised.removeprefix(">=") + "."):
         sys.exit(f"tools/lock.py: the oldest Python is {PYTHONS[0]}, pyproject.toml: {promised}")
@@ -136,6 +141,7 @@ def check_locks() -> int:
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--keep", action="store_true")

@@ -1,11 +1,11 @@
-"""Writes `docs/reference/api/`: the public names of the Python package and of each crate, with signatures.
+"""Write `docs/reference/api/`: the public names of the package and of each crate, with signatures.
 
-    python -m tools.public_api            # all of it, after a change that is meant
-    python -m tools.public_api python     # or what is named: python, forebay-aqm, …
+    python -m tools.public_api            # all lists, after a change that is meant
+    python -m tools.public_api python     # the named lists: python, forebay-aqm, …
 
-`python -m tools.check names crates` compares the lists with the code, so that no name goes unseen.
-What rustdoc knows of a crate comes as JSON, which the stable one writes where it is allowed to
-(`tools/rustdoc-json.sh`).
+`python -m tools.check names crates` compares the lists with the code, so that no change of a name
+goes unnoticed. rustdoc describes a crate as JSON, which the stable compiler writes if it is allowed
+to (`tools/rustdoc-json.sh`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from tools.docs.python import signature_text
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference" / "api"
-#: Those that users import; of each what `__all__` names.
+#: The modules that users import; their public names are those of `__all__`.
 MODULES = ("forebay", "forebay.fluid", "forebay.env.gym", "forebay.linux")
-#: Not a library for Rust: Python's module, and C's, whose header is the interface.
+#: Crates that are not Rust libraries: the Python module, and the C library with its own header.
 LISTED_ELSEWHERE = {"forebay-py", "forebay-capi"}
 
 Item = dict[str, Any]
 
 
 def crates() -> list[str]:
+    """Return the names of the crates with a list."""
     names = {path.parent.name for path in ROOT.glob("crates/*/Cargo.toml")}
     return sorted(names - LISTED_ELSEWHERE)
 
@@ -43,7 +44,10 @@ def crates() -> list[str]:
 
 
 def python_api() -> str:
-    """The names of `MODULES`, and the members of the classes among them, and of those returned."""
+    """Return the public names of `MODULES`, with the members of their classes.
+
+    The members of classes that public functions return are included.
+    """
     lines: list[str] = []
     classes: dict[str, type] = {}
     for name in MODULES:
@@ -55,32 +59,33 @@ def python_api() -> str:
                 classes[f"{name}.{public}"] = thing
             elif returned := _returned(thing):
                 classes[f"{returned.__module__}.{returned.__qualname__}"] = returned
-    seen: set[type] = set()
+    listed_classes: set[type] = set()
     for name, kind in sorted(classes.items()):
-        if kind not in seen:
-            seen.add(kind)
+        if kind not in listed_classes:
+            listed_classes.add(kind)
             lines += [f"{name}.{member}" for member in _members(kind)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _signature(thing: Any) -> str:
+    """Return the signature of a callable; empty for anything else."""
     return signature_text(thing) if callable(thing) and not inspect.ismodule(thing) else ""
 
 
 def _returned(function: Any) -> type | None:
-    """The class of ours that a function says it returns; it is imported for types alone."""
-    said = getattr(function, "__annotations__", {}).get("return")
+    """Return the class of Forebay that a function returns, which may be imported only for types."""
+    annotation = getattr(function, "__annotations__", {}).get("return")
     module = inspect.getmodule(function)
-    if not isinstance(said, str) or module is None:
+    if not isinstance(annotation, str) or module is None:
         return None
-    name = said.partition("[")[0]
-    found = getattr(module, name, None) or _typed_imports(module).get(name)
-    ours = inspect.isclass(found) and found.__module__.startswith("forebay")
-    return found if ours else None
+    name = annotation.partition("[")[0]
+    candidate = getattr(module, name, None) or _typed_imports(module).get(name)
+    ours = inspect.isclass(candidate) and candidate.__module__.startswith("forebay")
+    return candidate if ours else None
 
 
 def _typed_imports(module: ModuleType) -> dict[str, Any]:
-    """What a module imports from us, also under `TYPE_CHECKING`."""
+    """Return the names that a module imports from Forebay, also under `TYPE_CHECKING`."""
     return {
         alias.asname or alias.name: getattr(importlib.import_module(node.module), alias.name, None)
         for node in ast.walk(ast.parse(inspect.getsource(module)))
@@ -91,6 +96,7 @@ def _typed_imports(module: ModuleType) -> dict[str, Any]:
 
 
 def _members(kind: type) -> Iterator[str]:
+    """Yield the public members of a class with their signatures."""
     fields = {
         field: None
         for base in reversed(kind.__mro__)
@@ -112,7 +118,7 @@ def _members(kind: type) -> Iterator[str]:
 
 
 def document_crates(names: list[str]) -> Path:
-    """The folder in which rustdoc has left what it knows of these crates."""
+    """Run rustdoc and return the folder with its description of these crates."""
     packages = [word for name in names for word in ("--package", name)]
     subprocess.run(
         ["cargo", "doc", "--quiet", "--locked", "--no-deps", "--lib", *packages],
@@ -124,13 +130,14 @@ def document_crates(names: list[str]) -> Path:
 
 
 def rust_api(documented: dict[str, Any]) -> str:
-    """The public items of a crate, under every path by which they are reached."""
+    """Return the public items of a crate, under every path by which they can be reached."""
     index: dict[str, Item] = documented["index"]
     root = index[str(documented["root"])]
     return "".join(f"{line}\n" for line in sorted({*_items(index, root, root["name"], set())}))
 
 
 def _items(index: dict[str, Item], parent: Item, path: str, above: set[int]) -> Iterator[str]:
+    """Yield a line for each public item inside another."""
     (kind,) = parent["inner"]
     inner = parent["inner"][kind]
     identities = inner["items"] if kind in ("module", "trait") else []
@@ -140,17 +147,17 @@ def _items(index: dict[str, Item], parent: Item, path: str, above: set[int]) -> 
         identities = next(iter(inner["kind"].values()))
         identities = identities["fields"] if isinstance(identities, dict) else identities
     if kind in ("struct", "enum", "union"):
-        # Methods of its own; those of traits stand with the trait.
-        impls = [index[str(each)]["inner"]["impl"] for each in inner["impls"]]
-        own = [each for block in impls if block["trait"] is None for each in block["items"]]
+        # Only inherent methods are listed; the methods of traits are listed with the trait.
+        impls = [index[str(identity)]["inner"]["impl"] for identity in inner["impls"]]
+        own = [identity for block in impls if block["trait"] is None for identity in block["items"]]
         identities = [*identities, *own]
     for identity in identities:
         item = index.get(str(identity))
-        # Items of a trait and variants are as public as what they are in.
+        # Items of a trait and variants are as public as their parent ("default").
         if item is None or item["visibility"] not in ("public", "default"):
             continue
-        (what,) = item["inner"]
-        if what == "use":
+        (item_kind,) = item["inner"]
+        if item_kind == "use":
             use = item["inner"]["use"]
             target = index.get(str(use["id"]))
             if target is not None and target["id"] not in above:
@@ -165,6 +172,7 @@ def _items(index: dict[str, Item], parent: Item, path: str, above: set[int]) -> 
 
 
 def _one(index: dict[str, Item], item: Item, path: str, above: set[int]) -> Iterator[str]:
+    """Yield the lines of one item."""
     (kind,) = item["inner"]
     inner = item["inner"][kind]
     if kind == "impl":
@@ -172,7 +180,8 @@ def _one(index: dict[str, Item], item: Item, path: str, above: set[int]) -> Iter
     if kind == "function":
         sig = inner["sig"]
         inputs = ", ".join(
-            _type(it) if name == "self" else f"{name}: {_type(it)}" for name, it in sig["inputs"]
+            _type(type_) if name == "self" else f"{name}: {_type(type_)}"
+            for name, type_ in sig["inputs"]
         )
         output = f" -> {_type(sig['output'])}" if sig["output"] else ""
         yield f"fn {path}({inputs}){output}"
@@ -186,17 +195,17 @@ def _one(index: dict[str, Item], item: Item, path: str, above: set[int]) -> Iter
         yield from _items(index, item, path, above | {item["id"]})
 
 
-def _type(it: Any) -> str:
-    """A type as one writes it, without paths and bounds."""
-    if it is None:
+def _type(description: Any) -> str:
+    """Return a type as Rust code, without paths and bounds."""
+    if description is None:
         return "()"
-    ((kind, inner),) = it.items()
+    ((kind, inner),) = description.items()
     match kind:
         case "primitive" | "generic":
             return str(inner)
         case "resolved_path":
             arguments = (inner["args"] or {}).get("angle_bracketed", {}).get("args", [])
-            types = [_type(each["type"]) for each in arguments if "type" in each]
+            types = [_type(argument["type"]) for argument in arguments if "type" in argument]
             name = str(inner["path"]).rpartition("::")[2]
             return f"{name}<{', '.join(types)}>" if types else name
         case "borrowed_ref":
@@ -210,20 +219,21 @@ def _type(it: Any) -> str:
         case "array":
             return f"[{_type(inner['type'])}; {inner['len']}]"
         case "dyn_trait":
-            return "dyn " + " + ".join(_bound(each["trait"]) for each in inner["traits"])
+            return "dyn " + " + ".join(_bound(bound["trait"]) for bound in inner["traits"])
         case "impl_trait":
-            bounds = [each["trait_bound"]["trait"] for each in inner if "trait_bound" in each]
+            bounds = [bound["trait_bound"]["trait"] for bound in inner if "trait_bound" in bound]
             return "impl " + " + ".join(map(_bound, bounds))
         case "qualified_path":
             return f"{_type(inner['self_type'])}::{inner['name']}"
         case "function_pointer":
             sig = inner["sig"]
-            inputs = ", ".join(_type(each) for _, each in sig["inputs"])
+            inputs = ", ".join(_type(input_) for _, input_ in sig["inputs"])
             return f"fn({inputs}) -> {_type(sig['output'])}"
     return str(kind)
 
 
 def _bound(trait: Any) -> str:
+    """Return a trait bound as Rust code."""
     name = str(trait["path"]).rpartition("::")[2]
     call = (trait["args"] or {}).get("parenthesized")
     if call is None:
@@ -233,7 +243,7 @@ def _bound(trait: Any) -> str:
 
 
 def public_api(names: list[str]) -> dict[str, str]:
-    """The text of each list, by its name: "python" or a crate's."""
+    """Return the text of each list by its name: "python" or that of a crate."""
     texts = {"python": python_api()} if "python" in names else {}
     rust = [name for name in names if name != "python"]
     if rust:
@@ -245,6 +255,7 @@ def public_api(names: list[str]) -> dict[str, str]:
 
 
 def main() -> None:
+    """Write the lists that the command line names."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in public_api(sys.argv[1:] or ["python", *crates()]).items():
         (FOLDER / f"{name}.txt").write_text(text)

@@ -1,10 +1,11 @@
-"""docs/evidence/reality.md: every law simulated, and on the real Linux kernel, from two studies' frames.
+"""Write docs/evidence/reality.md: every law in the simulator and on the real Linux kernel.
 
     python -m tools.reality keep KERNEL.parquet --out experiments/reality/kernel.csv
     python -m tools.reality page PACKETS.parquet KERNEL.csv --out docs/evidence/reality.md
 
-What Linux did is kept: a new version of ours is laid beside it in minutes, without a guest.
-`make reality` makes both studies first, `make reality-page` only the simulated one.
+The kernel's numbers are kept, so that a new version of the simulator is compared in minutes,
+without a guest. `make reality` makes both studies first, `make reality-page` only the simulated
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from forebay.comparison.compare import Agreement, Tolerance, agreements
 from forebay.comparison.saved_runs import KeptRuns
 from forebay.report.tables import markdown_table
 
-#: Columns that tell a cell from others, and how a page calls them.
+#: The columns that identify a cell, with their names on the page.
 AXES = {
     "law": "law",
     "bottleneck.rate": "rate",
@@ -30,7 +31,7 @@ AXES = {
     "traffic.0.rtt": "rtt",
     "bottleneck.ecn": "ecn",
 }
-#: Their types.
+#: The types of these columns.
 CELL: dict[str, type[pl.DataType]] = {
     "law": pl.String,
     "bottleneck.rate": pl.Float64,
@@ -39,26 +40,26 @@ CELL: dict[str, type[pl.DataType]] = {
     "traffic.0.rtt": pl.Float64,
     "bottleneck.ecn": pl.String,
 }
-#: Numbers of a run that are kept.
+#: The metrics of a run that are kept.
 VALUES = ("delay_mean_s", "queue_std_pkts", "drop_rate", "mark_rate", "utilisation")
-#: Units of what a frame has as numbers.
+#: Units and scales of the numeric columns of a cell.
 UNITS: dict[str, tuple[str, float]] = {
     "bottleneck.rate": ("Mbit/s", 1e-6),
     "traffic.0.rtt": ("ms", 1e3),
 }
 NOTES = Path(__file__).with_name("reality_causes.md")
 
-#: What a figure may differ by. One seed of Linux's is judged by a further run of ours.
+#: Tolerated differences. If Linux ran once, a further simulated run provides the test.
 TOLERANCES = (
     Tolerance(
         "delay_mean_s", "mean delay (ms)", share=0.05, least=0.5e-3, scale=1e3, digits=2,
         predicts=True,
     ),
-    # A tenth of a packet is less than any trace tells.
+    # A tenth of a packet is below the resolution of any trace.
     Tolerance(
         "queue_std_pkts", "deviation of the queue (packets)", share=0.10, least=0.1, predicts=True
     ),
-    # A drop or mark in ten thousand packets is a handful in a run.
+    # One drop or mark in ten thousand packets is only a handful per run.
     Tolerance(
         "drop_rate+mark_rate", "drops and marks (%)", share=0.10, least=1e-4, scale=100, digits=3,
         predicts=True,
@@ -85,12 +86,13 @@ def names(cell: dict[str, Any]) -> list[str]:
 
 def seeds_text(frame: pl.DataFrame) -> str:
     """Return how many seeds the cells of a frame have, such as "1 to 3 seeds"."""
-    least, most = _seeds(frame)
-    counts = str(most) if least == most else f"{least} to {most}"
-    return f"{counts} seed" if most == 1 else f"{counts} seeds"
+    smallest, largest = _seeds(frame)
+    counts = str(largest) if smallest == largest else f"{smallest} to {largest}"
+    return f"{counts} seed" if largest == 1 else f"{counts} seeds"
 
 
 def _seeds(frame: pl.DataFrame) -> tuple[int, int]:
+    """Return the smallest and the largest number of seeds of the cells."""
     counts = frame.group_by(list(AXES)).len()["len"].to_list()
     return min(counts), max(counts)
 
@@ -99,35 +101,30 @@ def page(packets: pl.DataFrame, kernel: pl.DataFrame) -> str:
     """Return the page in Markdown."""
     figures, planned = verdicts(packets, kernel), packets.group_by(list(AXES)).len().height
     cells = _cells(figures)
-    misses = sorted((one for one in figures if not one.agrees), key=lambda one: -one.excess)
-    proven = [one for one in misses if one.proven]
+    misses = sorted(
+        (figure for figure in figures if not figure.agrees), key=lambda one: -one.excess
+    )
+    proven = [miss for miss in misses if miss.proven]
     notes = NOTES.read_text(encoding="utf-8") + "\n" if NOTES.exists() else ""
     by_figure = [
         [rule.title, str(_agree(of_rule)), str(len(of_rule)), str(_proven(of_rule))]
         for rule in TOLERANCES
-        for of_rule in [[one for one in figures if one.tolerance is rule]]
+        for of_rule in [[figure for figure in figures if figure.tolerance is rule]]
     ]
     heads = [*AXES.values(), "figure", "Linux → Forebay", "× allowed"]
     return f"""\
-# Every law beside real Linux
+# Every law on real Linux
 
-```sh
-make reality
-```
+This page compares every law in the simulator with the same law on the real Linux kernel, over many links and loads.
 
-writes this page. Each of {cells} cells is a law on a link, and is run twice: simulated
-(`--engine packets`, {seeds_text(packets)}), and on the real Linux kernel in virtual time
-(`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](../howto/real-kernel.md)). There the senders and
-receivers are Linux's, and so is the queue where Linux has the law with these parameters; every
-other law judges packets of the kernel's TCP in a queue of ours.
-[cells.toml](../../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and
-DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and 200 ms, with drops
-and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
+Each of {cells} cells is a law on a link, and is run twice: simulated (`--engine packets`, {seeds_text(packets)}), and on the real Linux kernel in virtual time (`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](../howto/real-kernel.md)).
+In the latter, senders and receivers are Linux's, and so is the queue if Linux has the law with these parameters; every other law judges packets of the kernel's TCP in a queue of Forebay's.
+[cells.toml](../../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round-trip times of 10, 60 and 200 ms, with drops and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
+`make reality` makes this page.
 
 A figure agrees if the means are within {limits()}.
-*Proven* is a miss whose whole 95 % interval is outside, {_test(kernel)}; any other may be the
-chance of few seeds. [Real traffic in real time](reality-realtime.md) is the check of the guest
-itself, and [laws in a kernel](reality-attached.md) have a page of their own.
+*Proven* is a miss whose whole 95 % interval is outside, {_test(kernel)}; any other miss may be the chance of few seeds.
+[Real flows in real time](reality-realtime.md) check the guest itself, and [attached laws](reality-attached.md) have a page of their own.
 
 ## What agrees
 
@@ -135,8 +132,8 @@ itself, and [laws in a kernel](reality-attached.md) have a page of their own.
 {chr(10).join(_by(key, figures) for key in AXES)}
 {notes}## Misses
 
-{len(misses)} of {len(figures)} figures are outside, {len(proven)} of them proven. The proven ones,
-the largest first, as multiples of what is allowed:
+{len(misses)} of {len(figures)} figures are outside, {len(proven)} of them proven.
+The proven ones, the largest first, as multiples of the tolerance:
 
 {markdown_table(heads, map(_miss, proven)).rstrip()}
 """
@@ -156,18 +153,21 @@ def limits(
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent."""
     return f"{100 * share:g} %"
 
 
 def _test(kernel: pl.DataFrame) -> str:
-    once, several = "that of one further run of ours where Linux ran once", "by Welch's t"
-    least, most = _seeds(kernel)
-    if most == 1:
+    """Return the sentence about the test of a miss."""
+    once, several = "by that of one further simulated run if Linux ran once", "by Welch's t"
+    smallest, largest = _seeds(kernel)
+    if largest == 1:
         return once
-    return several if least > 1 else f"{several}, or {once}"
+    return several if smallest > 1 else f"{several}, or {once}"
 
 
 def _left(cells: int, planned: int) -> str:
+    """Return the sentence about cells that have not been run yet."""
     if cells == planned:
         return ""
     return f" Of {planned} cells {cells} have been run so far, those of the slow links first."
@@ -176,9 +176,11 @@ def _left(cells: int, planned: int) -> str:
 def _by(key: str, figures: Sequence[Agreement]) -> str:
     """Return how many cells agree in each figure, with a row for each value of a key."""
     rows = []
-    for value in dict.fromkeys(one.cell[key] for one in figures):
-        of_value = [one for one in figures if one.cell[key] == value]
-        agree = [_agree(one for one in of_value if one.tolerance is rule) for rule in TOLERANCES]
+    for value in dict.fromkeys(figure.cell[key] for figure in figures):
+        of_value = [figure for figure in figures if figure.cell[key] == value]
+        agree = [
+            _agree(figure for figure in of_value if figure.tolerance is rule) for rule in TOLERANCES
+        ]
         counts = [_cells(of_value), *agree, _proven(of_value)]
         rows.append([*names({key: value}), *map(str, counts)])
     heads = [AXES[key], "cells", *(rule.title for rule in TOLERANCES), "proven misses"]
@@ -186,28 +188,33 @@ def _by(key: str, figures: Sequence[Agreement]) -> str:
 
 
 def _cells(figures: Iterable[Agreement]) -> int:
-    return len({tuple(one.cell.values()) for one in figures})
+    """Return the number of distinct cells."""
+    return len({tuple(figure.cell.values()) for figure in figures})
 
 
 def _agree(figures: Iterable[Agreement]) -> int:
-    return sum(one.agrees for one in figures)
+    """Return the number of figures that agree."""
+    return sum(figure.agrees for figure in figures)
 
 
 def _proven(figures: Iterable[Agreement]) -> int:
-    return sum(one.proven for one in figures)
+    """Return the number of proven misses."""
+    return sum(figure.proven for figure in figures)
 
 
-def _miss(one: Agreement) -> list[str]:
-    numbers = f"{one.text} ± {one.tolerance.text(one.half_width)}"
-    return [*names(dict(one.cell)), one.tolerance.title, numbers, f"{one.excess:.1f}"]
+def _miss(figure: Agreement) -> list[str]:
+    """Return the row of a miss."""
+    numbers = f"{figure.text} ± {figure.tolerance.text(figure.half_width)}"
+    return [*names(dict(figure.cell)), figure.tolerance.title, numbers, f"{figure.excess:.1f}"]
 
 
 def kept(path: Path) -> KeptRuns:
-    """Return what a file keeps of Linux's runs."""
+    """Return the file that keeps the numbers of the kernel's runs."""
     return KeptRuns(path, CELL, VALUES)
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.reality",
         description=__doc__,

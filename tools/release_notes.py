@@ -1,4 +1,4 @@
-"""Prints the notes of a release: its section of CHANGELOG.md.
+"""Print the notes of a release: its section of CHANGELOG.md.
 
 python tools/release_notes.py 0.2.0
 """
@@ -13,9 +13,12 @@ CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 
 
 def release_notes(changelog: str, version: str) -> str:
-    """The text under the heading of a version; a part without an entry is left out.
+    """Return the text under the heading of a version; a part without an entry is omitted.
 
-    Raises `ValueError` for a version that the changelog does not have, or has nothing to say of.
+    Raises
+    ------
+    ValueError
+        If the changelog does not have the version, or its section is empty.
     """
     parts = re.split(r"^## (.+)\n", changelog, flags=re.MULTILINE)
     sections = {
@@ -23,15 +26,18 @@ def release_notes(changelog: str, version: str) -> str:
         for title, text in zip(parts[1::2], parts[2::2], strict=True)
     }
     if version not in sections:
-        raise ValueError(f'found "{version}", allowed: {", ".join(sections)}')
+        raise ValueError(f'there is no version "{version}", only {", ".join(sections)}')
     kinds = re.split(r"^(?=### )", sections[version], flags=re.MULTILINE)
-    said = [kind.strip() for kind in kinds if re.search(r"^(?!#)\S", kind, re.MULTILINE)]
-    if not said:
+    parts_with_entries = [
+        kind.strip() for kind in kinds if re.search(r"^(?!#)\S", kind, re.MULTILINE)
+    ]
+    if not parts_with_entries:
         raise ValueError(f"{version} has no entry")
-    return "\n\n".join(said) + "\n"
+    return "\n\n".join(parts_with_entries) + "\n"
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2

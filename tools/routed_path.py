@@ -1,4 +1,4 @@
-"""A path of three network namespaces, for laws in the kernel: needs root."""
+"""A path of three network namespaces, for laws in the kernel. It needs root."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Where the receiver is found.
+#: The address of the receiver.
 RECEIVER = "10.9.2.2"
 
 
 def sh(line: str, timeout_s: float | None = None) -> str:
-    """What these lines of a shell print. Raises `CalledProcessError` where one fails.
+    """Return the output of a script of the shell.
 
-    Without a timeout in a virtual machine, whose clock may jump while it waits for a file."""
+    Parameters
+    ----------
+    line : str
+        The script; it stops at the first command that fails.
+    timeout_s : float, optional
+        Time limit in seconds. A virtual machine needs None: its clock may jump while it waits for a
+        file.
+
+    Raises
+    ------
+    CalledProcessError
+        If a command fails.
+    """
     return subprocess.run(
         ["sh", "-euc", line], capture_output=True, text=True, check=True, timeout=timeout_s
     ).stdout
@@ -21,8 +33,10 @@ def sh(line: str, timeout_s: float | None = None) -> str:
 
 @contextmanager
 def routed_path(tag: str) -> Iterator[tuple[str, str, str]]:
-    """A sender, a router whose `eth0` leads to the receiver, and the receiver: the namespaces'
-    names, which end in `tag`."""
+    """Enter a context with a sender, a router whose `eth0` leads to the receiver, and the receiver.
+
+    The values are the names of the namespaces, which end in `tag`.
+    """
     s, r, d = (f"{name}{tag}" for name in "srd")
     try:
         sh(f"""

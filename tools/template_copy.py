@@ -1,10 +1,10 @@
-"""Builds and tests a copy of templates/rust as docs/howto/your-stack.md has it.
+"""Build and test a copy of templates/rust as docs/howto/your-stack.md describes it.
 
     python tools/template_copy.py --no-run        # builds it
     python tools/template_copy.py fq_codel        # runs the tests of that name
 
-The copy is always in the same folder, and its target folder stays, so that what one call has
-compiled the next one uses.
+The copy is always in the same folder, and its target folder stays, so that a later call reuses the
+compiled code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(words: list[str], **environment: str) -> subprocess.CompletedProcess[st
     for name in ("templates", "crates", "Cargo.toml"):
         (clone / name).unlink(missing_ok=True)
         (clone / name).symlink_to(ROOT / name)
-    # The versions of the checkout, of which a registry is not asked.
+    # The lock file of the checkout makes Cargo use its versions without a registry.
     lock = f"cp '{ROOT}/Cargo.lock' ../my-transport"
     test = test.replace("cargo test", " ".join(["cargo test", *words]))
     return subprocess.run(

@@ -1,14 +1,15 @@
-"""A command on Debian's newest kernel, with this machine's files, in virtual time.
+"""Run a command on Debian's newest kernel, with this machine's files, in virtual time.
 
     python -m tools.virtual_machine setup
     python -m tools.virtual_machine run [--limit SECONDS] -- COMMAND …
 
 The machine is qemu's emulation of a processor whose clock counts its instructions, so that a busy
-host changes nothing; it needs no root, and no KVM. Its files are this machine's, to be read; /tmp,
-/run and $OUT are written to, of which $OUT comes back. It is for BPF: User-mode Linux (`forebay
-kernel setup`) has no BTF and no JIT, without which the kernel loads no program of ours.
+host changes nothing; it needs neither root nor KVM. Its files are this machine's, read-only; /tmp,
+/run and $OUT can be written to, and $OUT is returned. It exists for BPF: User-mode Linux (`forebay
+guest setup`) has no BTF and no JIT, without which the kernel loads no program of Forebay.
 
-What waits for a file of this machine sees its clock jump; what was read once stays in memory.
+A command that waits for a file of this machine sees its clock jump; a file that was read once stays
+in memory.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from pathlib import Path
 
 from forebay.linux.guests import _apt, _call
 
-#: Where it is kept, in place of a folder of the user's cache.
+#: The environment variable that names another folder than that in the user's cache.
 VARIABLE = "FOREBAY_VIRTUAL_MACHINE"
 QEMU = "qemu-system-x86_64"
-#: What the files of this machine come through, and what a test sets up.
+#: Kernel modules: those that give access to this machine's files, and those that tests use.
 MODULES = [
     *("9pnet_virtio", "9p", "veth", "dummy", "ifb", "tcp_dctcp", "tcp_bbr", "cls_bpf", "act_bpf"),
     *(
@@ -46,7 +47,7 @@ MODULES = [
     ),
 ]
 MEMORY_MB = 2048
-#: Two nanoseconds an instruction.
+#: The clock advances by two nanoseconds per instruction.
 CLOCK = "shift=1,sleep=off,align=off"
 INIT = """#!/bin/busybox sh
 /bin/busybox mount -t proc proc /proc
@@ -67,22 +68,33 @@ echo "@@STATUS $?"
 
 
 class MachineError(RuntimeError):
-    """What is missing, or failed, in one line."""
+    """A missing requirement or a failure, as a one-line message."""
 
 
 @dataclass(frozen=True)
 class Done:
+    """The outcome of a command.
+
+    Attributes
+    ----------
+    status : int
+        Exit status.
+    output
+        Everything that the command printed.
+    """
+
     status: int
-    said: str
+    output: str
 
 
 def place() -> Path:
+    """Return the folder of the kernel and the initial file system."""
     chosen = os.environ.get(VARIABLE)
     return Path(chosen) if chosen else Path.home() / ".cache" / "forebay" / "virtual-machine"
 
 
 def refusal() -> str | None:
-    """Why no command can run in one here."""
+    """Return why no virtual machine can run here; None if one can."""
     if shutil.which(QEMU) is None:
         return f"needs {QEMU} (Debian: qemu-system-x86)"
     if not (place() / "vmlinuz").exists():
@@ -91,7 +103,15 @@ def refusal() -> str | None:
 
 
 def setup() -> None:
-    """Fetches Debian's kernel, unless it is there. Raises `MachineError` and `SetupError`."""
+    """Fetch Debian's kernel, unless it is there already.
+
+    Raises
+    ------
+    MachineError
+        If the package has no kernel with modules.
+    SetupError
+        If a command of apt or dpkg fails.
+    """
     if (place() / "vmlinuz").exists():
         return
     place().mkdir(parents=True, exist_ok=True)
@@ -100,16 +120,16 @@ def setup() -> None:
         apt = _apt(work)
         _call(["apt-get", *apt, "update", "-qq"], work)
         image = _depends(work, "linux-image-amd64", r"linux-image-\S+")[0]
-        # Since 7.0 the kernel and its modules are packages of their own.
+        # Since Linux 7.0, the kernel and its modules are separate packages.
         parts = _depends(work, image, r"linux-(?:binary|modules)-\S+") or [image]
         _call(["apt-get", *apt, "download", "-qq", "busybox-static", *parts], work)
         for package in work.glob("*.deb"):
             _call(["dpkg", "-x", str(package), str(work / "root")], work)
-        (busybox,) = [it for it in (work / "root").rglob("bin/busybox") if it.is_file()]
+        (busybox,) = [file for file in (work / "root").rglob("bin/busybox") if file.is_file()]
         kernels = [*(work / "root").rglob("vmlinuz*")]
         modules = {
-            it.name.partition(".ko")[0].replace("-", "_"): it
-            for it in (work / "root").rglob("*.ko*")
+            file.name.partition(".ko")[0].replace("-", "_"): file
+            for file in (work / "root").rglob("*.ko*")
         }
         if not kernels or not modules:
             raise MachineError(f"{image} has no kernel with modules")
@@ -118,17 +138,29 @@ def setup() -> None:
 
 
 def run(command: str, limit_s: float = 600, out: Path | None = None) -> Done:
-    """What a command of the shell said, in the working folder, with root's rights.
+    """Run a command of the shell in the working folder, with root's rights.
 
-    out: a folder, `$OUT` there. Raises `MachineError`.
+    Parameters
+    ----------
+    command : str
+        The command.
+    limit_s : float, default 600
+        Time limit in seconds.
+    out : Path, optional
+        A folder that the command sees as `$OUT`.
+
+    Raises
+    ------
+    MachineError
+        If no machine can run here, the limit is exceeded, or the machine ends early.
     """
     why = refusal()
     if why:
         raise MachineError(why)
     with tempfile.TemporaryDirectory(prefix="forebay-machine-") as folder:
         shared = out or Path(folder)
-        kept = ["PATH", "PYTHONPATH", "HOME"]
-        words = [f"export {name}={shlex.quote(os.environ.get(name, '/'))}" for name in kept]
+        passed_on = ["PATH", "PYTHONPATH", "HOME"]
+        words = [f"export {name}={shlex.quote(os.environ.get(name, '/'))}" for name in passed_on]
         words += ["export OUT=/run/out PYTHONDONTWRITEBYTECODE=1", "ip link set lo up"]
         words += [f"cd {shlex.quote(str(Path.cwd()))}", command]
         handle, name = tempfile.mkstemp(dir=shared, prefix=".command-")
@@ -160,36 +192,38 @@ def run(command: str, limit_s: float = 600, out: Path | None = None) -> Done:
             printed = machine.communicate()[0].decode(errors="replace")
             raise MachineError(f"longer than {limit_s:g} s: {printed[-2000:]}") from None
         except BaseException:
-            # No machine stays behind.
+            # An interruption must not leave the machine running.
             os.killpg(machine.pid, signal.SIGKILL)
             raise
         finally:
             script.unlink(missing_ok=True)
-    said, found, rest = printed.replace("\r", "").partition("@@STATUS ")
-    if not found:
-        raise MachineError(f"ended before its command: {said[-2000:]}")
-    return Done(int(rest.split()[0]), said)
+    output, marker, rest = printed.replace("\r", "").partition("@@STATUS ")
+    if not marker:
+        raise MachineError(f"ended before its command: {output[-2000:]}")
+    return Done(int(rest.split()[0]), output)
 
 
 def _depends(work: Path, package: str, pattern: str) -> list[str]:
-    said = _call(["apt-cache", *_apt(work), "depends", package], work)
-    return re.findall(rf"Depends: ({pattern})", said)
+    """Return the dependencies of a Debian package that match a pattern."""
+    text = _call(["apt-cache", *_apt(work), "depends", package], work)
+    return re.findall(rf"Depends: ({pattern})", text)
 
 
 def _initrd(busybox: bytes, modules: dict[str, Path]) -> bytes:
+    """Return the initial file system as a cpio archive: busybox, `INIT` and the modules."""
     order: dict[str, bytes] = {}
 
     def load(name: str) -> None:
         name = name.replace("-", "_")
-        # One that is not there is built in.
+        # A module without a file is built into the kernel.
         if name in order or name not in modules:
             return
         data = modules[name].read_bytes()
         if modules[name].suffix == ".xz":
             data = lzma.decompress(data)
         depends = re.search(rb"\0depends=([^\0]*)\0", data)
-        for other in depends.group(1).decode().split(",") if depends else []:
-            load(other)
+        for dependency in depends.group(1).decode().split(",") if depends else []:
+            load(dependency)
         order[name] = data
 
     for name in MODULES:
@@ -211,6 +245,7 @@ def _initrd(busybox: bytes, modules: dict[str, Path]) -> bytes:
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("setup")
@@ -218,17 +253,17 @@ def main() -> int:
     running.add_argument("--limit", type=float, default=600)
     running.add_argument("--out", type=Path)
     running.add_argument("command", nargs=argparse.REMAINDER)
-    given = parser.parse_args()
-    if given.verb == "setup":
+    arguments = parser.parse_args()
+    if arguments.verb == "setup":
         setup()
         return 0
-    words = given.command[1:] if given.command[:1] == ["--"] else given.command
+    words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
-        done = run(" ".join(words), given.limit, given.out)
+        done = run(" ".join(words), arguments.limit, arguments.out)
     except MachineError as error:
         print(error, file=sys.stderr)
         return 2
-    print(done.said, end="")
+    print(done.output, end="")
     return done.status
 
 

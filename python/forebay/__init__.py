@@ -1,13 +1,30 @@
-"""Forebay: a workbench for active queue management.
+"""Forebay: a workbench for active queue management (AQM).
 
-`forebay.run("experiment.toml")` runs an experiment and gives a `Result` with its tables, its
-figures and its report; `forebay.laws()` lists the laws, `forebay.schema()` gives the JSON
-Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind a law.
-`forebay.design` finds gains for a link, `forebay.stability_map` says where a law is stable,
-`forebay.tune` searches one law for a range of links, `forebay.fluid` has the fluid model.
-`forebay.suite` runs RFC 7928, `forebay.replay` the papers, `forebay.validate` compares real flows
-with simulated ones, and `forebay.compare` compares two saved results. What most of them return
-draws itself by `plot()`, and shows itself in a notebook. Every error is a `ForebayError`.
+A law of active queue management can be simulated, analysed, tuned and run on real traffic:
+
+- `run` executes an experiment, `study` a parameter study, `suite` the scenarios of RFC 7928, and
+  `replay` the experiments of published papers.
+- `design` computes a law's gains for a `Link`, `stability_map` shows where the law is stable, and
+  `tune` recommends one law for a `LinkRange`. `fluid` is the fluid model of TCP.
+- `compare` compares two saved results, and `validate` compares engines, for example simulated with
+  real flows.
+- `link` puts real traffic behind a law; `Network` and `session` drive a simulated network from
+  another program.
+- `Controller` is the base of laws written in Python, which see a `Queue` and `Packet`s. `laws`,
+  `queues` and `schema` list what a scenario can name.
+
+A quantity is a text with its unit (`"40ms"`) or a number in the base unit (`0.04`). `overrides`,
+`laws`, `seeds`, `engine`, `store` and `threads` mean the same in every function. Results have the
+methods `to_dict`, `frame`, `plot` and `report`, print as a short text, and show a table and a
+figure in a notebook. Every error is a `ForebayError`.
+
+>>> import forebay as fb
+>>> link = fb.Link(rate="50Mbit/s", rtt="40ms", flows=30, buffer="100ms", senders="cubic")
+>>> design = fb.design("pi", link, target="20ms")
+>>> result = fb.run("scenario.toml", laws=["pi", "codel"], seeds=5)  # doctest: +SKIP
+>>> result.cell(law="pi", metric="delay_p95_s").mean  # doctest: +SKIP
+
+Importing this module has no side effects: each name loads its module when it is first used.
 """
 
 TYPE_CHECKING = False  # `typing` itself takes longer to load than all of this file
@@ -31,11 +48,13 @@ if TYPE_CHECKING:
     from forebay.comparison.compare import compare
     from forebay.comparison.validate import validate
     from forebay.control.design import design
+    from forebay.control.link import Link
     from forebay.control.stability_map import stability_map
     from forebay.env.network import Network, session
     from forebay.experiment.result import Result, run
     from forebay.linux.link_process import link
     from forebay.scenario.python_laws import Controller
+    from forebay.tuning.ranges import LinkRange
     from forebay.tuning.tuning import tune
 
 __all__ = [
@@ -43,7 +62,9 @@ __all__ = [
     "ForebayError",
     "FormatError",
     "Interrupted",
+    "Link",
     "LinkError",
+    "LinkRange",
     "Network",
     "Packet",
     "ParameterError",
@@ -70,8 +91,8 @@ __all__ = [
     "validate",
 ]
 
-# Modules of the names, which are loaded when they are first asked for: numpy, polars and scipy take
-# longer to load than `forebay laws` takes to run.
+# The module of each name. It is loaded when the name is first used, since numpy, polars and scipy
+# take longer to load than `forebay laws` takes to run.
 _MODULES = {
     "_base.errors": "ForebayError FormatError Interrupted LinkError ParameterError RunError "
     "ScenarioError StoreError",
@@ -82,11 +103,13 @@ _MODULES = {
     "comparison.compare": "compare",
     "comparison.validate": "validate",
     "control.design": "design",
+    "control.link": "Link",
     "control.stability_map": "stability_map",
     "env.network": "Network session",
     "experiment.result": "Result run",
     "linux.link_process": "link",
     "scenario.python_laws": "Controller",
+    "tuning.ranges": "LinkRange",
     "tuning.tuning": "tune",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -678,24 +678,18 @@ class GoodputSeries:
     columns: list[NDArray[np.float32]]
 
 class Run(Observed):
-    """One finished run, and what was observed at its bottleneck.
+    """One finished run: the observations at its links, and as attributes of its own those at the
+    link under test.
 
     `point` and `law` are indices into the plan.
     """
 
-    def __init__(
-        self,
-        point: int,
-        law: int,
-        seed: int,
-        observed: Observed,
-        others: Sequence[Observed] = ...,
-    ) -> None: ...
+    def __init__(self, point: int, law: int, seed: int, links: Sequence[Observed]) -> None: ...
     point: int
     law: int
     seed: int
-    #: the other links
-    others: list[Observed]
+    #: the observations at every link, in the order of the scenario; the link under test is first
+    links: list[Observed]
 
 class Fault:
     point: int

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from forebay.tuning import search
 from forebay.tuning.candidates import LocalModel
-from forebay.tuning.ranges import Ranges
+from forebay.tuning.ranges import LinkRange
 from forebay.tuning.search import Region
 
 
 def fastest_calm_pi(
-    ranges: Ranges, target_pkts: float, interval_s: float
+    ranges: LinkRange, target_pkts: float, interval_s: float
 ) -> tuple[Region, dict[str, float], LocalModel]:
     """The calm gains of ranges with one condition that reject disturbances best: their region,
     themselves, and their loop there."""

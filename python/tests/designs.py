@@ -7,6 +7,7 @@ from typing import Any
 
 from forebay.control.design import design
 from forebay.control.designed_law import Design
+from forebay.control.link import Link
 from forebay.control.plant import CoupledEquilibrium
 
 
@@ -16,13 +17,14 @@ def typed_design(text: str, **overrides: str) -> Design:
     options: dict[str, Any] = {
         key[2:]: value for key, value in zip(words[::2], words[1::2], strict=True)
     }
-    return design(law, flows=float(options.pop("flows")), overrides=overrides, **options)
+    target, flows = options.pop("target", None), float(options.pop("flows"))
+    return design(law, Link(flows=flows, **options), target=target, overrides=overrides)
 
 
 def scaled_design(law: str, link: tuple[str, int, str, str], factor: float = 1.0) -> Design:
     """Return a design whose gains are multiplied by a factor."""
     rate, flows, rtt, target = link
-    one = design(law, rate, flows, rtt, target=target, buffer="3000p")
+    one = design(law, Link(rate, rtt, flows=flows, buffer="3000p"), target=target)
     knobs = {"pi": ("a", "b"), "pi-pd": ("alpha",)}.get(law, ())
     return replace(
         one,
@@ -35,8 +37,9 @@ def scaled_design(law: str, link: tuple[str, int, str, str], factor: float = 1.0
 
 def coupled_design(law: str = "dualpi2", l4s_flows: float = 5, **options: str) -> Design:
     """Return a design for ten classic flows and flows of L4S."""
-    given = {"rate": "40Mbit/s", "rtt": "30ms", "target": "15ms", "packet": "1500B"} | options
-    return design(law, flows=10, l4s_flows=l4s_flows, **given)  # type: ignore[arg-type]
+    values: dict[str, Any] = {"rate": "40Mbit/s", "rtt": "30ms", "packet": "1500B"} | options
+    target = values.pop("target", "15ms")
+    return design(law, Link(flows=10, l4s_flows=l4s_flows, **values), target=target)
 
 
 def class_equilibria(one: Design) -> CoupledEquilibrium:

@@ -1,4 +1,4 @@
-"""Writes atlas.md and its maps into a folder, from the runs of the store.
+"""Write atlas.md and its maps into a folder, from the runs in the store.
 
 python -m tools.atlas docs
 """
@@ -19,16 +19,17 @@ SCENARIO = "studies/atlas"
 
 
 def main() -> int:
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.atlas", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the page goes, and its images/")
     parser.add_argument("--store", help="where the runs are; results/.store by default")
     parser.add_argument("--points", metavar="SAMPLE", help='of fewer points: "sobol 64"')
-    given = parser.parse_args()
-    overrides = [f"sweep.points={given.points}"] if given.points else []
+    arguments = parser.parse_args()
+    overrides = [f"sweep.points={arguments.points}"] if arguments.points else []
     try:
-        store = choice.at(choice.named(given.store) or choice.DEFAULT)
-        points = Points(SCENARIO, overrides=overrides, kept=Designs(store))
-        written = page.write(points, store, given.folder, _command(given.points))
+        store = choice.at(choice.named(arguments.store) or choice.DEFAULT)
+        points = Points(SCENARIO, overrides=overrides, designs=Designs(store))
+        written = page.write(points, store, arguments.folder, _command(arguments.points))
     except (ScenarioError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -38,7 +39,7 @@ def main() -> int:
 
 
 def _command(sample: str | None) -> str:
-    """What writes the page of this repository."""
+    """Return the command that writes the page."""
     return f'python -m tools.atlas --points "{sample}" docs' if sample else "make atlas"
 
 

@@ -20,13 +20,13 @@ from tools.atlas import maps, places
 from tools.atlas.places import FLOWS, RATE, RTT, WINDOW, Axis
 from tools.atlas.runs import AXES, KEEPS_UP, LEAST_S, METRICS, Runs
 
-#: A law is near the best one where packets wait at most this many times as long.
+#: A law is near the best one if its delay is at most this many times as long.
 NEAR = 2.0
-#: Laws that are named in a list of those alike; the others are counted.
+#: Number of laws that a list names; the others are counted.
 NAMED = 3
-#: Packets: with less no fast retransmission mends a loss, and a signal hardly slows TCP down.
+#: Window in packets below which fast retransmission fails and a signal hardly slows TCP down.
 SMALL = 4.0
-#: A law that keeps up at a smaller share of the places is named as one that does not.
+#: Share of the links below which a law is named as one that leaves links idle.
 MOSTLY = 0.5
 IMAGES = "images"
 
@@ -47,27 +47,62 @@ class Part:
 
 
 def write(points: Points, store: Store, folder: Path, command: str) -> list[Path]:
-    """Writes atlas.md and its maps into `folder`, and returns them. `command` does it again.
-    Raises `ValueError` where the store has no run of it."""
+    """Write atlas.md and its maps, and return the paths of the files.
+
+    Parameters
+    ----------
+    points : Points
+        The points of the study.
+    store : Store
+        The store with their runs.
+    folder : Path
+        The folder.
+    command : str
+        The command that writes the page, which it names.
+
+    Raises
+    ------
+    ValueError
+        If the store has no run of the study.
+    """
     from tools.atlas.runs import read
 
     runs = read(points, store)
     axes = {name: maps.axes_of(runs, name) for name in maps.WINNERS}
-    found = {name: maps.cells(runs, *of) for name, of in axes.items()}
-    colours = maps.colours(found)
-    figures = {name: maps.winners(found[name], *of, colours) for name, of in axes.items()}
+    cells = {name: maps.cells(runs, *axes_of_map) for name, axes_of_map in axes.items()}
+    colours = maps.colours(cells)
+    figures = {
+        name: maps.winners(cells[name], *axes_of_map, colours) for name, axes_of_map in axes.items()
+    }
     figures |= {"atlas-goodput": maps.breaks(runs), "atlas-delay": maps.delays(runs)}
     drawn = {f"{name}.png": figure.png() for name, figure in figures.items()}
-    text = markdown(runs, Study(points, store, 1), found, command)
+    text = markdown(runs, Study(points, store, 1), cells, command)
     return [*publish(folder, {"atlas.md": text}), *publish(folder / IMAGES, drawn)]
 
 
-def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: str) -> str:
-    """The text of the page; `command` writes it."""
+def markdown(runs: Runs, study: Study, cells: dict[str, maps.Cells], command: str) -> str:
+    """Return the text of the page.
+
+    Parameters
+    ----------
+    runs : Runs
+        The runs.
+    study : Study
+        The study.
+    cells : dict[str, maps.Cells]
+        The best laws of the cells of each map.
+    command : str
+        The command that writes the page.
+    """
     near = places.near(runs.table, NEAR).sort("near", "law", descending=[True, False])
     single = near.filter(~pl.col("law").is_in(runs.per_flow))
-    every = [one for some in found.values() for panel in some.values() for one in panel.values()]
-    seen = [one for one in every if one.law is not None]
+    every = [
+        best
+        for cells_of_map in cells.values()
+        for panel in cells_of_map.values()
+        for best in panel.values()
+    ]
+    decided = [best for best in every if best.law is not None]
     return page_markdown(
         "atlas.md.j2",
         runs=runs,
@@ -85,8 +120,8 @@ def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: st
         all_round=_leaders(near),
         all_round_single=_leaders(single) if single["law"][0] != near["law"][0] else [],
         parts=_parts(runs),
-        alone=_percent(sum(not one.alike for one in seen) / len(seen)) if seen else "",
-        cells=len(seen),
+        alone=_percent(sum(not best.alike for best in decided) / len(decided)) if decided else "",
+        cells=len(decided),
         laws=_laws(runs, near),
         windows=[_window(WINDOW, i) for i in range(len(WINDOW.edges) - 1)],
         idle=_by_window(runs, pl.col("utilisation") < FULL, runs.laws),
@@ -96,7 +131,7 @@ def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: st
         delay_axes=[f"delay: {name}" for name in _axes(study)],
         use_axes=[f"use: {name}" for name in _axes(study)],
         shares=_shares(runs),
-        per_cell=round(sum(one.points for one in seen) / len(seen)) if seen else 0,
+        per_cell=round(sum(best.points for best in decided) / len(decided)) if decided else 0,
         measured=f"{study.points.part([0]).plan.points[0].duration_s:g} s",
         late=_late(study),
         same=_same(runs),
@@ -110,14 +145,22 @@ def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: st
 
 @dataclass(frozen=True)
 class Wish:
-    """Something else that a reader may want, and who gives it."""
+    """A goal other than a short delay, and the laws that meet it.
 
-    what: str
+    Attributes
+    ----------
+    goal
+        The goal.
+    text : str
+        The laws.
+    """
+
+    goal: str
     text: str
 
 
 def _shares(runs: Runs) -> list[Wish]:
-    """Fairness, use of the link and few losses, of the laws that keep up at most places."""
+    """Return the laws with equal shares, full use of the link, few drops, and idle links."""
     means = (
         runs.table.group_by("law", maintain_order=True)
         .agg("jain", (pl.col("kept") >= KEEPS_UP).mean().alias("up"))
@@ -143,17 +186,18 @@ def _shares(runs: Runs) -> list[Wish]:
 
     return [
         Wish(
-            "Equal shares",
+            "Fairness",
             f"by the mean of Jain's index {few(jain, index)}; with one queue for all flows "
             f"{few(own, index)}",
         ),
         Wish(
-            "All of the link", f"{few(up, _percent)} keep up at the most places, whatever the wait"
+            "A full link",
+            f"{few(up, _percent)} keep the goodput at the most points, at any delay",
         ),
         Wish(
-            f"Few drops where windows are below {SMALL:g} packets",
+            f"Few drops with windows below {SMALL:g} packets",
             ", ".join(
-                f"{law} ({100 * drops:.0f} % and a wait of {_ms(delay)} ms)"
+                f"{law} ({100 * drops:.0f} % and a delay of {_ms(delay)} ms)"
                 for law, drops, delay in small.rows()
             )
             + "; medians",
@@ -162,7 +206,7 @@ def _shares(runs: Runs) -> list[Wish]:
             [
                 Wish(
                     "Links left idle",
-                    f"{few(idle, _percent)} keep up at less than half of the places",
+                    f"{few(idle, _percent)} keep the goodput at less than half of the points",
                 )
             ]
             if (idle := [(law, share) for law, share in reversed(up) if share < MOSTLY])
@@ -172,14 +216,17 @@ def _shares(runs: Runs) -> list[Wish]:
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent."""
     return f"{100 * share:.0f} %"
 
 
 def _ends(axis: Axis) -> str:
+    """Return the range of an axis in words."""
     return f"{axis.number(axis.edges[0])} to {axis.number(axis.edges[-1])} {axis.unit}"
 
 
 def _window(axis: Axis, index: int) -> str:
+    """Return a part of the axis of windows in words."""
     low, high = axis.edges[index : index + 2]
     if low == 0:
         return f"below {high:g}"
@@ -187,47 +234,50 @@ def _window(axis: Axis, index: int) -> str:
 
 
 def _leaders(near: pl.DataFrame) -> list[tuple[str, str]]:
-    """The laws that are near the best one most often, and how often."""
+    """Return the laws that are near the best one most often, and how often."""
     return [(str(law), _percent(share)) for law, share in near.select("law", "near").head(3).rows()]
 
 
 def _parts(runs: Runs) -> list[Part]:
+    """Return the rows of the first table."""
     single = [law for law in runs.laws if law not in runs.per_flow]
-    found = []
+    parts = []
     for i, rows in places.parts(runs.table, WINDOW):
         for (tcp,), of_tcp in rows.group_by("tcp", maintain_order=True):
-            one = places.best(of_tcp)
-            if one.law is None:
+            best = places.best(of_tcp)
+            if best.law is None:
                 continue
-            drops = float(of_tcp.filter(pl.col("law") == one.law)["drop_rate"].median() or 0.0)  # type: ignore[arg-type]
+            drops = float(of_tcp.filter(pl.col("law") == best.law)["drop_rate"].median() or 0.0)  # type: ignore[arg-type]
             own = places.best(of_tcp, single)
-            found.append(
+            parts.append(
                 Part(
                     _window(WINDOW, i),
                     str(tcp),
-                    one.points,
-                    one.law,
-                    _list(one.alike),
-                    _ms(one.delay_s),
+                    best.points,
+                    best.law,
+                    _list(best.alike),
+                    _ms(best.delay_s),
                     f"{100 * drops:.2g} %",
-                    f"{one.behind} ({_ms(one.behind_s)} ms)" if one.behind else "–",
+                    f"{best.behind} ({_ms(best.behind_s)} ms)" if best.behind else "–",
                     f"{own.law} ({_ms(own.delay_s)} ms)",
                 )
             )
-    return found
+    return parts
 
 
 def _list(laws: tuple[str, ...]) -> str:
+    """Return names of laws, of which the first few are listed and the others counted."""
     more = len(laws) - NAMED
     return ", ".join([*laws[:NAMED], *([f"{more} more"] if more > 0 else [])]) or "–"
 
 
 def _ms(seconds: float) -> str:
+    """Return a time in milliseconds."""
     return f"{1e3 * seconds:.3g}"
 
 
 def _laws(runs: Runs, near: pl.DataFrame) -> list[list[str]]:
-    """The table of laws, from the one that is near the best most often."""
+    """Return the rows of the table of laws, from the one that is near the best most often."""
     rows = []
     for law, kept_up, share, is_best in near.select("law", "kept_up", "near", "best").rows():
         of_law = runs.table.filter(pl.col("law") == law)
@@ -238,7 +288,7 @@ def _laws(runs: Runs, near: pl.DataFrame) -> list[list[str]]:
         rows.append(
             [
                 str(law) + ("\\*" if law in runs.designed else ""),
-                *(f"{100 * one:.0f}" for one in (share, is_best, kept_up)),
+                *(f"{100 * value:.0f}" for value in (share, is_best, kept_up)),
                 _ms(median["delay_p95_s"]),
                 f"{100 * median['goodput']:.1f}",
                 f"{median['jain']:.3f}",
@@ -249,39 +299,41 @@ def _laws(runs: Runs, near: pl.DataFrame) -> list[list[str]]:
     return rows
 
 
-def _by_window(runs: Runs, what: pl.Expr, laws: list[str]) -> list[list[str]]:
-    """For each law the share of points at which something is so, in all and by window."""
+def _by_window(runs: Runs, condition: pl.Expr, laws: list[str]) -> list[list[str]]:
+    """Return for each law the share of points at which a condition holds, overall and by window."""
     parts = dict(places.parts(runs.table, WINDOW))
     rows = []
     for law in laws:
-        shares = [_share(runs.table, law, what)]
+        shares = [_share(runs.table, law, condition)]
         for i in range(len(WINDOW.edges) - 1):
-            shares.append(_share(parts[i], law, what) if i in parts else "–")
+            shares.append(_share(parts[i], law, condition) if i in parts else "–")
         rows.append([law, *shares])
     return rows
 
 
-def _share(table: pl.DataFrame, law: str, what: pl.Expr) -> str:
-    found = table.filter(pl.col("law") == law).select(what.alias("so"))["so"].drop_nulls()
-    return f"{100 * found.sum() / len(found):.0f}" if len(found) else "–"
+def _share(table: pl.DataFrame, law: str, condition: pl.Expr) -> str:
+    """Return the share of a law's points at which a condition holds."""
+    holds = table.filter(pl.col("law") == law).select(condition.alias("so"))["so"].drop_nulls()
+    return f"{100 * holds.sum() / len(holds):.0f}" if len(holds) else "–"
 
 
 def _axes(study: Study) -> list[str]:
+    """Return the names of the axes."""
     return [AXES[key].split("_")[0] for key in study.axes]
 
 
 def _matter(study: Study) -> list[list[str]]:
-    """A row for each law: the first index of each axis, on the delay and on the goodput."""
+    """Return a row per law with the first-order index of each axis for delay and goodput."""
     metrics = ("delay_p95_s", "utilisation")
-    found = {
-        metric: {(one.law, one.axis): one.first for one in effects(study, metric)}
+    indices = {
+        metric: {(effect.law, effect.axis): effect.first for effect in effects(study, metric)}
         for metric in metrics
     }
     return [
         [
             law,
             *(
-                f"{found[metric][law, axis]:.2f}" if (law, axis) in found[metric] else "–"
+                f"{indices[metric][law, axis]:.2f}" if (law, axis) in indices[metric] else "–"
                 for metric in metrics
                 for axis in study.axes
             ),
@@ -291,28 +343,30 @@ def _matter(study: Study) -> list[list[str]]:
 
 
 def _most(matter: list[list[str]], study: Study) -> str:
-    """For how many laws each axis explains most of the delay."""
+    """Return for how many laws each axis explains most of the delay."""
     names = _axes(study)
     count: dict[str, int] = {}
     for _, *values in matter:
-        known = {n: float(v) for n, v in zip(names, values, strict=False) if v != "–"}
-        if known:
-            largest = max(known, key=lambda name: known[name])
+        numbers = {n: float(v) for n, v in zip(names, values, strict=False) if v != "–"}
+        if numbers:
+            largest = max(numbers, key=lambda name: numbers[name])
             count[largest] = count.get(largest, 0) + 1
     order = sorted(count, key=lambda name: -count[name])
     return ", ".join(f"{name} for {count[name]} laws" for name in order)
 
 
 def _same(runs: Runs) -> list[tuple[str, str]]:
-    """Pairs of laws that did the same to the bit at every point."""
-    found = {
+    """Return the pairs of laws that gave identical results at every point."""
+    results = {
         law: runs.table.filter(pl.col("law") == law).select("point", *METRICS) for law in runs.laws
     }
-    return [(a, b) for a, b in itertools.combinations(runs.laws, 2) if found[a].equals(found[b])]
+    return [
+        (a, b) for a, b in itertools.combinations(runs.laws, 2) if results[a].equals(results[b])
+    ]
 
 
 def _late(study: Study) -> list[str]:
-    """Laws that begin to tune themselves when the run has ended."""
+    """Return the laws that begin to tune themselves only after the run has ended."""
     plan = study.points.part([0]).plan
     duration_s = plan.points[0].duration_s
     return [
@@ -323,6 +377,7 @@ def _late(study: Study) -> list[str]:
 
 
 def _seconds(value: object) -> float:
+    """Return a time in seconds."""
     from forebay import _native
 
     return _native.quantity("tune_after", value, "time") if isinstance(value, str) else float(value)  # type: ignore[arg-type]

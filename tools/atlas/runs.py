@@ -13,7 +13,7 @@ from forebay.experiment import run_rows as rows
 from forebay.experiment.steady_state import FULL, MISSED
 from forebay.experiment.store import Store
 
-#: The axes of the study: what its scenario calls them, and what they are called here.
+#: The axes of the study: their keys in the scenario, and their columns in the table.
 AXES = {
     "bottleneck.rate": "rate_bps",
     "traffic.0.rtt": "rtt_s",
@@ -21,21 +21,37 @@ AXES = {
     "traffic.0.tcp": "tcp",
 }
 METRICS = ["delay_p95_s", "goodput_bps", "utilisation", "jain", "drop_rate", "queue_mean_pkts"]
-#: A law keeps up with the link where its goodput is at least this share of the best law's there.
+#: A law keeps up with a link if its goodput is at least this share of the best law's.
 KEEPS_UP = 0.95
-#: Delays below this are alike: who waits a millisecond and who waits a tenth of it.
+#: Delays below this count as equal: a millisecond and a tenth of it make no difference to a user.
 LEAST_S = 1e-3
 
 
 @dataclass(frozen=True)
 class Runs:
-    """table: a row for each law at each point, with `AXES`, `METRICS` and
+    """The runs of the study.
 
-    goodput: as a share of the link's rate; kept: as a share of the best law's at the point;
-    window_pkts: product of rate and round trip per flow; missed: whether the law's set-point is
-    missed on a full link, null for laws without an integral of the distance to one.
-
-    laws: in the order of the scenario. failed: reasons of failed runs by law.
+    Attributes
+    ----------
+    table : pl.DataFrame
+        A row for each law at each point, with `AXES`, `METRICS` and these columns: goodput
+        (relative to the link's rate), kept (relative to the best law's goodput at the point),
+        window_pkts (product of rate and round trip per flow), missed (True if the set-point is
+        missed on a full link; null for laws that do not steer to one).
+    laws : list[str]
+        The laws in the order of the scenario.
+    points : int
+        Number of points.
+    failed : dict[str, int]
+        Number of failed runs by law.
+    cpu_s : float
+        Processor time in seconds.
+    designed : list[str]
+        Laws that are designed for each link.
+    per_flow : list[str]
+        Laws with a queue for each flow.
+    integrating : list[str]
+        Laws that steer to a set-point.
     """
 
     table: pl.DataFrame
@@ -43,18 +59,22 @@ class Runs:
     points: int
     failed: dict[str, int]
     cpu_s: float
-    #: laws that are designed for each link, and laws with a queue for each flow
     designed: list[str]
     per_flow: list[str]
-    #: laws that integrate the distance to a set-point
     integrating: list[str]
 
 
 def read(points: Points, store: Store) -> Runs:
-    """Return the runs that are in the store. Raises `ValueError` if there are none."""
+    """Return the runs that are in the store.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    """
     listed = points.list_runs(store)
-    wanted = [*rows.KEY, "parameters", "fault", "user_cpu_s", *METRICS]
-    stored = store.rows_of(listed["config"], wanted).filter(
+    columns = [*rows.KEY, "parameters", "fault", "user_cpu_s", *METRICS]
+    stored = store.rows_of(listed["config"], columns).filter(
         (pl.col("link") == 0) & (pl.col("seed") == 1)
     )
     if stored.is_empty():
@@ -106,7 +126,7 @@ def read(points: Points, store: Store) -> Runs:
 
 
 def _target(parameters: str, rate_bps: float, packet_bytes: int) -> float | None:
-    """The set-point in packets."""
+    """Return the set-point in packets; None if the law has none."""
     text = json.loads(parameters).get("target")
     if text is None:
         return None

@@ -1,8 +1,8 @@
-"""Checks of the repository itself: its structure, its documents and what it is packaged as.
+"""Checks of the repository itself: its structure, its documents, its words and its packages.
 
-    python -m tools.check                 # what `make lint` runs: source, documents, names
-    python -m tools.check site wheel      # what is named
+    python -m tools.check                 # the quick checks, as in `make lint`
+    python -m tools.check site wheel      # the checks with these names
 
-Tests say what Forebay does; these say what a change must keep in order beside it. Each check
-yields its findings as lines that begin with the file at fault.
+Tests verify what Forebay does; these checks verify what a change must keep in order besides. Each
+check yields its findings as lines that begin with the file at fault.
 """

@@ -1,4 +1,4 @@
-"""Runs the checks that are named, or the quick ones, and fails if there is a finding."""
+"""Run the checks that are named, or the quick ones, and fail if there is a finding."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable
 
-from tools.check import documents, public_names, site, source, wheel
+from tools.check import documents, public_names, site, source, wheel, words
 
 CHECKS: dict[str, Callable[[], Iterable[str]]] = {
     "source": source.check,
     "documents": documents.check,
     "names": public_names.check_python,
     "crates": public_names.check_crates,
+    "words": words.check,
     "site": site.check,
     "wheel": wheel.check,
 }
-#: Those that need seconds and no build.
-QUICK = ("source", "documents", "names")
+#: The checks that need seconds and no build.
+QUICK = ("source", "documents", "names", "words")
 
 
 def main() -> None:

@@ -1,5 +1,8 @@
-"""Documents: links lead to files, generated pages are current, and facts that stand in two places
-agree."""
+"""Check the documents.
+
+Links must lead to files, generated pages and pages of evidence must be current, and facts that two
+documents state must agree.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools import docs, lock
+from tools import docs, evidence, lock
 from tools.docs import gallery
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +30,8 @@ def check() -> Iterator[str]:
     yield from installation()
     yield from c_functions()
     yield from gallery_pictures()
+    yield from evidence.outdated()
+    yield from evidence.summary()
     yield from unpinned()
 
 
@@ -64,27 +69,27 @@ def installation() -> Iterator[str]:
 
 
 def c_functions() -> Iterator[str]:
-    """Yield each function of the C header that docs/reference/capi.md does not list, and the reverse."""
+    """Yield each function that only one of the C header and docs/reference/capi.md has."""
     header = (ROOT / "crates" / "forebay-capi" / "include" / "forebay.h").read_text()
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     declared = set(re.findall(r"\b(forebay_\w+)\(", code))
     page = (ROOT / "docs" / "reference" / "capi.md").read_text()
     listed = set(re.findall(r"^\| `(forebay_\w+)", page, re.MULTILINE))
     for name in sorted(declared ^ listed):
-        yield f"docs/reference/capi.md: {name} is {'not listed' if name in declared else 'not declared'}"
+        state = "not listed" if name in declared else "not declared"
+        yield f"docs/reference/capi.md: {name} is {state}"
 
 
 def gallery_pictures() -> Iterator[str]:
-    """Yield each picture of the gallery that no command draws, and each file that is not shown."""
-    shown = set()
-    for section in gallery.sections():
-        (picture,), (source,) = gallery.PICTURE.findall(section), gallery.SOURCE.findall(section)
-        shown.add(ROOT / "docs" / picture)
-        drawn = gallery.COMMAND.findall(section) or "From the same command" in section
-        if not drawn or not source.startswith("results/"):
-            yield f"docs/evidence/gallery.md: no command draws {picture}"
-    for file in sorted(shown ^ set((ROOT / "docs" / "images" / "gallery").glob("*.png"))):
-        yield f"docs/evidence/gallery.md: {file.name} is {'missing' if file in shown else 'not shown'}"
+    """Yield each picture of the gallery without a command, and each file that no page shows."""
+    try:
+        pictures = {drawing.picture for drawing in gallery.drawings()}
+    except ValueError as error:
+        yield str(error)
+        return
+    for file in sorted(pictures ^ set((ROOT / "docs" / "images" / "gallery").glob("*.png"))):
+        state = "missing" if file in pictures else "shown on no page"
+        yield f"{file.relative_to(ROOT)}: is {state}"
 
 
 def unpinned() -> Iterator[str]:

@@ -15,7 +15,8 @@ def check_python() -> Iterator[str]:
     """Yield each difference of the package from its list, and each list that has no package."""
     lists = {file.stem for file in public_api.FOLDER.glob("*.txt")}
     for name in sorted(lists ^ {"python", *public_api.crates()}):
-        yield f"docs/reference/api/{name}.txt: {'no package has this name' if name in lists else 'missing'}"
+        state = "no package has this name" if name in lists else "missing"
+        yield f"docs/reference/api/{name}.txt: {state}"
     yield from differences("python", public_api.python_api())
 
 

@@ -19,7 +19,7 @@ OUTSIDE = ("http", "https", "mailto", "data")
 
 
 class Page(HTMLParser):
-    """Links, resources and anchors of a page."""
+    """The links, resources and anchors of a page."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Page(HTMLParser):
         self.feed(file.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect what a tag links to, loads and names."""
+        """Collect the links, resources and anchors of a tag."""
         values = {name: value or "" for name, value in attrs}
         self.anchors |= {values[name] for name in ("id", "name") if name in values}
         if tag == "a" and "href" in values:

@@ -87,8 +87,8 @@ def room_order() -> Iterator[str]:
         for file in sorted((PACKAGE / room).rglob("*.py")):
             for node in loaded_statements(ast.parse(file.read_text()).body):
                 for name in imported_names(node):
-                    other = name.split(".")[1] if name.startswith("forebay.") else ""
-                    if other in ROOMS and ROOMS.index(other) > ROOMS.index(room):
+                    imported_room = name.split(".")[1] if name.startswith("forebay.") else ""
+                    if imported_room in ROOMS and ROOMS.index(imported_room) > ROOMS.index(room):
                         yield f"{file.relative_to(ROOT)}:{node.lineno}: {room} imports {name}"
 
 

@@ -1,7 +1,7 @@
 """The wheel: built, installed into a fresh environment, and used in an empty folder.
 
-Its dependencies are those of the environment that this runs in, which saves minutes. `PROFILE` in
-the environment names the profile of Cargo; what it has built is not built again.
+Its dependencies are those of the current environment, which saves minutes. The variable `PROFILE`
+names the profile of Cargo; artifacts of that profile are not built again.
 """
 
 from __future__ import annotations
@@ -55,10 +55,19 @@ class Installation:
 def call(*words: object, cwd: Path, status: int = 0) -> str:
     """Return the output of a program.
 
+    Parameters
+    ----------
+    *words : object
+        The program and its arguments.
+    cwd : Path
+        The folder in which it runs.
+    status : int, default 0
+        The expected exit status.
+
     Raises
     ------
     RuntimeError
-        If it ends with another exit status than `status`.
+        If it ends with another exit status.
     """
     done = subprocess.run(
         list(map(str, words)),
@@ -121,7 +130,10 @@ def wheel_content(wheel: Path) -> Iterator[str]:
 def use(installed: Installation) -> Iterator[str]:
     """Yield each way in which the installed command does not do what the README says.
 
-    Raises `RuntimeError` where a command fails.
+    Raises
+    ------
+    RuntimeError
+        If a command fails.
     """
     forebay, folder = installed.forebay, installed.folder
     python = installed.programs / "python"

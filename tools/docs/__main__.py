@@ -1,4 +1,4 @@
-"""Writes every page into the folder named on the command line."""
+"""Writes every generated page into the folder that the command line names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tools.docs import pages
 
 
 def main() -> None:
+    """Write the pages and print their paths."""
     folder = Path(sys.argv[1])
     for name, text in pages().items():
         (folder / name).write_text(text)

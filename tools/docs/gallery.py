@@ -1,6 +1,9 @@
-"""The pictures of `docs/evidence/gallery.md`: runs the commands of the page and takes what they drew.
+"""Draws the pictures in `docs/images/gallery` again, with the commands of the pages that show them.
 
-python -m tools.docs.gallery
+A page shows such a picture with the command that draws it, and names the file that the command
+leaves in a comment below: `<!-- gallery: results/pi-pd-load/figures/queue-1.png -->`.
+
+    python -m tools.docs.gallery
 """
 
 from __future__ import annotations
@@ -10,35 +13,80 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "evidence" / "gallery.md"
-SECTION = re.compile(r"^## ", re.MULTILINE)
-PICTURE = re.compile(r"!\[[^]]+\]\((?:\.\./)?(images/gallery/[\w-]+\.png)\)")
+DOCS = ROOT / "docs"
+PICTURE = re.compile(r"!\[[^]]+\]\([./]*(images/gallery/[\w-]+\.png)\)")
+SOURCE = re.compile(r"^<!-- gallery: (results/[\w/.-]+\.png) -->$", re.MULTILINE)
 FILE = re.compile(r"^```toml\n(# ([\w-]+\.toml)\n.*?)^```", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^```(?:sh|console)\n(?:\$ )?(forebay .+?)\n```", re.MULTILINE | re.DOTALL)
-SOURCE = re.compile(r"`(results/[\w/.-]+\.png)`")
+COMMAND = re.compile(r"^(?:\$ )?(forebay (?:run|design|map|fluid) .+)$", re.MULTILINE)
 
 
-def sections() -> list[str]:
-    """The sections of the page, each with a picture and where its command leaves it."""
-    return SECTION.split(PAGE.read_text(encoding="utf-8"))[1:]
+@dataclass(frozen=True)
+class Drawing:
+    """A picture of a page, and how to draw it.
+
+    Attributes
+    ----------
+    page : Path
+        The page that shows the picture.
+    picture : Path
+        The picture in `docs/images/gallery`.
+    source : str
+        The file that the command leaves, relative to the folder in which it runs.
+    command : str
+        The last command that stands before the comment with `source`.
+    """
+
+    page: Path
+    picture: Path
+    source: str
+    command: str
+
+
+def drawings() -> Iterator[Drawing]:
+    """Yield every picture of `docs/images/gallery` that a page shows.
+
+    Raises
+    ------
+    ValueError
+        If a page shows another number of pictures than it names sources, or shows one before any
+        command.
+    """
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        pictures, sources = PICTURE.findall(text), list(SOURCE.finditer(text))
+        if len(pictures) != len(sources):
+            raise ValueError(f"{page.relative_to(ROOT)}: a picture of the gallery has no source")
+        for picture, source in zip(pictures, sources, strict=True):
+            commands = COMMAND.findall(text[: source.start()])
+            if not commands:
+                raise ValueError(f"{page.relative_to(ROOT)}: no command draws {picture}")
+            yield Drawing(page, DOCS / picture, source[1], commands[-1])
 
 
 def draw(folder: Path) -> None:
-    """Runs every command in `folder`, and copies its pictures to where the page shows them."""
-    for section in sections():
-        for text, name in FILE.findall(section):
+    """Run each command once in `folder`, and copy the pictures that it leaves into the gallery.
+
+    Parameters
+    ----------
+    folder : Path
+        An empty folder for the scenarios of the pages and for the results.
+    """
+    finished: set[str] = set()
+    for drawing in drawings():
+        for text, name in FILE.findall(drawing.page.read_text(encoding="utf-8")):
             (folder / name).write_text(text, encoding="utf-8")
-        for command in COMMAND.findall(section):
-            print(command, flush=True)
-            words = [sys.executable, "-m", "forebay.cli", *command.split()[1:]]
+        if drawing.command not in finished:
+            print(drawing.command, flush=True)
+            words = [sys.executable, "-m", "forebay.cli", *drawing.command.split()[1:]]
             subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        (picture,), (source,) = PICTURE.findall(section), SOURCE.findall(section)
-        to = PAGE.parents[1] / picture
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / source, to)
+            finished.add(drawing.command)
+        drawing.picture.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / drawing.source, drawing.picture)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The reference of the Python interface, from the docstrings of what is public."""
+"""Writes the reference of the Python API from the docstrings of the public names."""
 
 from __future__ import annotations
 
@@ -8,15 +8,39 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-#: What the page has, by topic: modules, and of each the public names; all that it defines if none.
+from tools.docs.docstrings import docstring, markdown, sections
+
+#: Modules and their public names by topic; an empty list stands for all names that a module defines.
 TOPICS: dict[str, list[tuple[str, list[str]]]] = {
-    "Running": [
-        (
-            "forebay",
-            ["run", "session", "laws", "queues", "schema", "Result"],
-        ),
+    "Run an experiment": [
+        ("forebay", ["run", "session", "laws", "queues", "schema", "Result"]),
     ],
-    "Errors": [
+    "Describe a link": [("forebay", ["Link", "LinkRange"])],
+    "Design and analyse a law": [
+        ("forebay", ["design", "stability_map"]),
+        ("forebay.control.designed_law", ["Design"]),
+        ("forebay.control.stability_map", ["StabilityMap"]),
+        ("forebay.control.loop", ["Loop"]),
+        ("forebay.control.margins", ["Margins"]),
+    ],
+    "Tune a law": [("forebay", ["tune"]), ("forebay.tuning.tuning", ["Tuning"])],
+    "Run and compare many experiments": [
+        ("forebay", ["study", "compare", "suite", "replay", "validate"]),
+        ("forebay.campaign.study", ["Study"]),
+    ],
+    "Write a law in Python": [("forebay", ["Controller", "Queue", "Packet"])],
+    "Run real traffic": [
+        ("forebay", ["link"]),
+        ("forebay.linux", ["Net", "Host", "Outcome", "run"]),
+    ],
+    "Test a transport": [("forebay", ["Network"])],
+    "Use the fluid model": [
+        (
+            "forebay.fluid",
+            ["run", "scenario", "halving", "Traces", "Model", "Bottleneck", "Class", "Change"],
+        )
+    ],
+    "Handle errors": [
         (
             "forebay",
             [
@@ -25,46 +49,26 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
             ],
         )
     ],
-    "Studies": [("forebay", ["study"])],
-    "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
-    "A network for your tests": [("forebay", ["Network"])],
-    "Real traffic": [("forebay", ["link"]), ("forebay.linux", ["Net", "Host", "Outcome", "run"])],
-    "The fluid model": [
-        (
-            "forebay.fluid",
-            ["run", "scenario", "halving", "Traces", "Model", "Bottleneck", "Class", "Change"],
-        )
-    ],
-    "The control bench": [
-        ("forebay", ["design", "stability_map"]),
-        ("forebay.control.loaded_link", []),
-        ("forebay.control.designed_law", ["Design"]),
-        ("forebay.control.loop", []),
-        ("forebay.control.margins", []),
-        ("forebay.control.stability_map", ["StabilityMap"]),
-    ],
-    "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate", "compare"])],
-    "Tuning": [("forebay", ["tune"]), ("forebay.tuning.ranges", []), ("forebay.tuning.tuning", [])],
 }
 HEAD = """\
-# The Python interface
+# Python API
 
-From the docstrings; `help(forebay.run)` shows the same. `import forebay` is all that one needs:
-what a name needs is loaded when it is first used.
+This page documents the public functions and classes of the package `forebay`, by topic.
+`help(forebay.run)` shows the same text.
+`import forebay` is enough: a name loads what it needs when it is first used.
 """
 #: Characters of a line in a box of the site.
 WIDTH = 76
-ARGUMENT = re.compile(r"^(\w+(?:, \w+)*): (.+)$")
 
 
 def page() -> str:
-    """The page in Markdown."""
+    """Return the page in Markdown."""
     parts = [HEAD]
     for topic, modules in TOPICS.items():
         parts.append(f"## {topic}\n")
-        for name, wanted in modules:
+        for name, names in modules:
             module = importlib.import_module(name)
-            for public in wanted or sorted(_defined(module)):
+            for public in names or sorted(_defined(module)):
                 thing = getattr(module, public, None)
                 if thing is not None:
                     parts += _entry(f"{name}.{public}", thing)
@@ -72,35 +76,32 @@ def page() -> str:
 
 
 def _defined(module: Any) -> Iterator[str]:
-    """Public functions and classes that a module itself defines, and says something of."""
+    """Yield the documented public functions and classes that a module itself defines."""
     for name, thing in vars(module).items():
         ours = getattr(thing, "__module__", "") == module.__name__ and not name.startswith("_")
-        if ours and (inspect.isclass(thing) or inspect.isfunction(thing)) and _says(thing):
+        documentable = inspect.isclass(thing) or inspect.isfunction(thing)
+        if ours and documentable and docstring(thing):
             yield name
 
 
-def _says(thing: Any) -> str:
-    """The docstring; empty where it is only what `dataclass` writes."""
-    text = inspect.getdoc(thing) or ""
-    return "" if re.match(r"^\w+\(.*\)$", text, re.DOTALL) and inspect.isclass(thing) else text
-
-
 def _entry(name: str, thing: Any) -> Iterator[str]:
+    """Yield the heading, the signature, the docstring and the members of a public name."""
     yield f"### {name}\n"
     signature = _signature(thing)
     if signature:
         yield f"```text\n{_folded(name.rpartition('.')[2] + signature)}\n```\n"
-    yield _prose(_says(thing)) + "\n"
+    yield markdown(docstring(thing)) + "\n"
     if not inspect.isclass(thing):
         return
     rows = []
     for public, member in inspect.getmembers(thing):
-        said = inspect.getdoc(member) if not public.startswith("_") else None
+        text = inspect.getdoc(member) if not public.startswith("_") else None
         inherited = any(getattr(base, public, None) is member for base in (Exception, object))
-        if said and not inherited and (callable(member) or isinstance(member, property)):
-            rows.append(f"- `{public}{_signature(member)}`: {' '.join(said.split())}")
+        if text and not inherited and (callable(member) or isinstance(member, property)):
+            summary = next(sections(text))[1]
+            rows.append(f"- `{public}{_signature(member)}`: {' '.join(summary.split())}")
     if rows:
-        yield "\n".join(rows) + "\n"
+        yield "**Methods and properties**\n\n" + "\n".join(rows) + "\n"
 
 
 def _signature(thing: Any) -> str:
@@ -110,17 +111,17 @@ def _signature(thing: Any) -> str:
 
 
 def signature_text(thing: Any) -> str:
-    """How something is called; empty where it is not, or nothing tells."""
+    """Return the signature of a callable; empty if it has none."""
     try:
-        found = str(inspect.signature(thing))
+        text = str(inspect.signature(thing))
     except (TypeError, ValueError):
         return ""
-    # Addresses of defaults differ from run to run, and say nothing.
-    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", found).replace("'", "")
+    # The addresses of default values differ from run to run.
+    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", text).replace("'", "")
 
 
 def _folded(call: str) -> str:
-    """A call with a line for each argument where it is too long for one."""
+    """Return a call with a line for each argument if it does not fit into one line."""
     if len(call) <= WIDTH:
         return call
     # Commas within brackets belong to a type.
@@ -135,22 +136,3 @@ def _folded(call: str) -> str:
         else:
             folded += letter
     return folded
-
-
-def _prose(text: str) -> str:
-    """Paragraphs; lines such as `seeds: number of seeds` become a list."""
-    lines: list[str] = []
-    inside = False
-    for line in text.splitlines():
-        argument = ARGUMENT.match(line)
-        if argument:
-            if not inside:
-                lines.append("")
-            lines.append(f"- `{argument[1]}`: {argument[2]}")
-            inside = True
-        elif inside and line.strip():
-            lines[-1] += f" {line.strip()}"
-        else:
-            inside = False
-            lines.append(line)
-    return "\n".join(lines)

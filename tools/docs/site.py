@@ -1,9 +1,9 @@
-"""The documentation as a site: `make site` writes it into `site/`.
+"""Builds the documentation as a site with search: `make site` writes it to `site/`.
 
-The pages are those of the repository, where they stand, so that their links serve on a forge as
-well. They are copied beside each other, with the pages that are written from declarations; MkDocs
-with the theme Material makes the site of them (docs/contribute/decisions/010). What a page links to, such as a
-source file, is copied as text.
+The pages are those of the repository, and keep their places, so that their links also work on a
+forge. They are copied together with the pages that are generated from declarations, and MkDocs
+with the theme Material makes the site (decision 010). A source file that a page links to is copied
+as text.
 
     python -m tools.docs.site [--out DIR]
 """
@@ -23,14 +23,14 @@ from pathlib import Path
 from tools.docs import commands, python
 
 ROOT = Path(__file__).parents[2]
-#: Of the pages that only the site has, each from the declarations.
+#: Pages that only the site has, with the functions that generate them.
 GENERATED = {"docs/reference/cli.md": commands.page, "docs/reference/python.md": python.page}
 #: Pages outside docs/.
 HOME = "README.md"
 OUTSIDE = [HOME, "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"]
 
-#: Sections of the site and their pages in order: a page, or the remaining pages of a folder. Pages
-#: that no section names come last.
+#: Sections of the site with their pages in order: a page, or the remaining pages of a folder.
+#: Pages that no section names come last.
 SECTIONS: dict[str, list[str]] = {
     "Start": ["docs/howto/install.md", "docs/tutorials/"],
     "How to": ["docs/howto/"],
@@ -46,17 +46,23 @@ SECTIONS: dict[str, list[str]] = {
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?(\))")
 CONSOLE = re.compile(r"^```console\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
-#: What the theme's search needs where the site is opened as files, and where it would take it from.
+#: The script that the search needs if the site is opened as files, and its address elsewhere.
 WORKER, WORKER_OUTSIDE = (
     "assets/javascripts/iframe-worker.js",
     "https://unpkg.com/iframe-worker/shim",
 )
-#: What a browser shows as it is.
+#: Suffixes of files that a browser shows without a change.
 SHOWN = {".md", ".png", ".svg", ".jpg"}
 
 
 def stage(folder: Path) -> list[str]:
-    """Copies every page and what they link to into `folder`; the names of the pages."""
+    """Copy every page and the files that they link to into a folder.
+
+    Returns
+    -------
+    list[str]
+        The names of the pages.
+    """
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in _sources()}
     texts |= {name: page() for name, page in GENERATED.items()}
     for directory in ("docs/contribute/decisions", "experiments"):
@@ -74,18 +80,33 @@ def stage(folder: Path) -> list[str]:
 
 
 def _sources() -> list[str]:
-    """Every page of the repository."""
+    """Return the name of every page of the repository."""
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]
     return [*OUTSIDE, *(page.relative_to(ROOT).as_posix() for page in sorted(pages))]
 
 
 def _beside(path: Path) -> Path:
-    """Where a linked file is in the site: source files get an ending that browsers show."""
+    """Return the path of a linked file in the site.
+
+    A source file gets a suffix that browsers display.
+    """
     return path if path.suffix in SHOWN else path.with_name(f"{path.name}.txt")
 
 
 def _linked(name: str, text: str, pages: set[str], linked: set[Path]) -> str:
-    """The text with its links as the site has them; `linked` gets the files that it needs."""
+    """Return a page with its links as the site has them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the page.
+    text : str
+        The page.
+    pages : set[str]
+        The names of all pages.
+    linked : set[Path]
+        Receives the files that the page needs.
+    """
     at = ROOT / name
 
     def replace(match: re.Match[str]) -> str:
@@ -111,7 +132,7 @@ def _linked(name: str, text: str, pages: set[str], linked: set[Path]) -> str:
 
 
 def _without_prompts(block: re.Match[str]) -> str:
-    """Commands without the prompt, which the site's button would copy with them."""
+    """Return a block of commands without prompts, which the site's copy button would include."""
     lines = block[1].splitlines()
     if not all(line.startswith("$ ") for line in lines):
         return block[0]
@@ -119,7 +140,7 @@ def _without_prompts(block: re.Match[str]) -> str:
 
 
 def _listing(directory: str, texts: dict[str, str]) -> str:
-    """A page for a folder without one: what is in it."""
+    """Return a page that lists the contents of a folder without a README."""
     lines = [f"# {Path(directory).name.capitalize()}", ""]
     for name, text in texts.items():
         if name.startswith(f"{directory}/"):
@@ -135,41 +156,48 @@ def _listing(directory: str, texts: dict[str, str]) -> str:
 
 
 def _title(text: str) -> str:
+    """Return the title of a page."""
     heading = re.search(r"^# (.+)$", text, re.MULTILINE)
     return re.sub(r"[`*]", "", heading[1]) if heading else "Untitled"
 
 
 def nav(names: Sequence[str], folder: Path) -> list[dict[str, object]]:
-    """The sections with the pages that are there."""
-    left = dict.fromkeys(name for name in names if name != HOME)
+    """Return the navigation: each section with those of its pages that exist."""
+    remaining = dict.fromkeys(name for name in names if name != HOME)
 
-    def entries(wanted: str) -> Iterator[object]:
-        if wanted.endswith("/"):
-            inside = [name for name in names if name.startswith(wanted) and name in left]
-            found = sorted(inside, key=lambda name: (not name.endswith("README.md"), name))
-            first = f"{wanted}README.md"
-            title = _title((folder / first).read_text("utf-8")) if first in left else wanted
-            for name in found:
-                del left[name]
-            if found:
-                yield {title: found}
-        elif wanted in left:
-            del left[wanted]
-            yield wanted
+    def entries(entry: str) -> Iterator[object]:
+        if entry.endswith("/"):
+            inside = [name for name in names if name.startswith(entry) and name in remaining]
+            group = sorted(inside, key=lambda name: (not name.endswith("README.md"), name))
+            first = f"{entry}README.md"
+            title = _title((folder / first).read_text("utf-8")) if first in remaining else entry
+            for name in group:
+                del remaining[name]
+            if group:
+                yield {title: group}
+        elif entry in remaining:
+            del remaining[entry]
+            yield entry
 
-    # At the top, or the theme would not know it for the home page.
+    # The home page must be at the top level for the theme to recognise it.
     sections: list[dict[str, object]] = [{"Forebay": HOME}] if HOME in names else []
     for section, pages in SECTIONS.items():
-        inside = [entry for wanted in pages for entry in entries(wanted)]
+        inside = [item for page in pages for item in entries(page)]
         if inside:
             sections.append({section: inside})
-    if left:
-        sections.append({"More": list(left)})
+    if remaining:
+        sections.append({"More": list(remaining)})
     return sections
 
 
 def build(out: Path) -> None:
-    """Makes the site in `out`. Raises `CalledProcessError` where a link or an anchor is broken."""
+    """Build the site in `out`.
+
+    Raises
+    ------
+    CalledProcessError
+        If a link or an anchor is broken.
+    """
     folder = ROOT / ".make" / "staged-site"
     shutil.rmtree(folder, ignore_errors=True)
     pages = folder / "pages"
@@ -179,11 +207,11 @@ def build(out: Path) -> None:
         "docs_dir": str(pages),
         "site_dir": str(out.resolve()),
         "nav": nav(names, pages),
-        # MkDocs would leave out a folder of this name; ours holds repositories to start from.
+        # MkDocs omits a folder of this name, which here holds repositories to start from.
         "exclude_docs": "!/templates/",
     }
     file = folder / "mkdocs.yml"
-    # JSON is YAML.
+    # JSON is valid YAML.
     file.write_text(json.dumps(settings, indent=1), encoding="utf-8")
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", file],
@@ -194,7 +222,7 @@ def build(out: Path) -> None:
 
 
 def _alone(out: Path) -> None:
-    """Makes the theme load the worker of its search from beside it, and not from outside."""
+    """Make the theme load the worker of its search from the site, and not from another host."""
     shutil.copyfile(ROOT / "docs" / "vendor" / "iframe-worker.js", out / WORKER)
     for page in out.rglob("*.html"):
         up = "../" * (len(page.relative_to(out).parts) - 1)
@@ -203,6 +231,7 @@ def _alone(out: Path) -> None:
 
 
 def main() -> None:
+    """Run the command line."""
     arguments = argparse.ArgumentParser(prog="python -m tools.docs.site")
     arguments.add_argument("--out", type=Path, default=Path("site"))
     out = arguments.parse_args().out

@@ -1,31 +1,28 @@
-//! A FIFO under one law. Disciplines are made of it.
+//! A FIFO under one law: the building block of every discipline.
 
-use forebay_units::{Buffer, ParamError, QueueSite, Rate, Ring, Rng, SetPoint, Span, Time};
+use forebay_units::{Buffer, ParamError, QueueSite, Rate, Ring, SetPoint, Span, Time};
 
 use crate::discipline::{Departure, DropReason, LawFactory, Packet, Sink};
-use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Verdict};
+use crate::law::{Ecn, OtherQueues, PacketMeta, QueueView, Signal, Verdict};
+use crate::law_driver::LawDriver;
 
-/// A FIFO under one law. The discipline that it is part of says whether an arrival has room, and
-/// when a packet may leave.
+/// A FIFO under one law. The discipline that owns it decides whether an arrival fits into the buffer
+/// and when a packet may leave.
 pub struct Band<P> {
     queue: Ring<(P, Time)>,
-    /// The queue as the law sees it, kept up to date: no packet has to build it.
+    /// The law's view of the queue. It is kept up to date, so that no packet has to build it.
     view: QueueView,
     buffer: Buffer,
-    /// Whether a signal may be a CE mark.
+    /// True if a signal may be a CE mark.
     ecn: bool,
-    law: Box<dyn Law>,
-    /// As the law has answered.
-    watches_arrivals: bool,
-    watches_departures: bool,
-    rng: Rng,
+    law: LawDriver,
 }
 
 impl<P: Packet> Band<P> {
-    /// An empty queue under the factory's next law, idle since the start.
+    /// Builds an empty queue, idle since time zero, under the factory's next law.
     ///
     /// # Errors
-    /// A parameter of the law that does not fit the others or the queue.
+    /// If a parameter of the law is inconsistent with the others or with the queue.
     pub fn new(site: &QueueSite, laws: &mut LawFactory) -> Result<Band<P>, ParamError> {
         let (law, rng) = laws.build(&site.law_site())?;
         Ok(Band {
@@ -36,10 +33,7 @@ impl<P: Packet> Band<P> {
             },
             buffer: site.buffer,
             ecn: site.ecn,
-            watches_arrivals: law.watches_arrivals(),
-            watches_departures: law.watches_departures(),
-            law,
-            rng,
+            law: LawDriver::new(law, rng),
         })
     }
 
@@ -61,19 +55,20 @@ impl<P: Packet> Band<P> {
         }
     }
 
-    /// As [`Law::costs_arrivals`].
-    pub fn costs_arrivals(&self) -> bool {
-        self.law.costs_arrivals()
+    /// Returns true if a full buffer drops the arrival: see [`Law::drops_arrival_when_full`](crate::Law::drops_arrival_when_full).
+    pub fn drops_arrival_when_full(&self) -> bool {
+        self.law.drops_arrival_when_full()
     }
 
-    /// Whether a packet of this size fits into the buffer beside what is here.
+    /// Returns true if a packet of this size fits into the buffer with the packets held now.
     #[inline]
     pub fn has_room(&self, bytes: u32) -> bool {
         self.buffer
             .has_room(self.view.packets, self.view.bytes, bytes)
     }
 
-    /// Acts on a verdict: the packet if it goes on, marked if need be.
+    /// Carries out a verdict. Returns the packet, marked if the verdict asks for it, or `None` if it
+    /// was dropped.
     #[inline(always)]
     fn act(
         verdict: Verdict,
@@ -96,7 +91,8 @@ impl<P: Packet> Band<P> {
         None
     }
 
-    /// The law judges an arrival of `class`, also one that finds no room: RED's average counts it.
+    /// Offers an arrival of `class` to the law. An arrival that finds the buffer full is judged too,
+    /// because RED's average counts it.
     #[inline(always)]
     pub fn offer(
         &mut self,
@@ -110,21 +106,21 @@ impl<P: Packet> Band<P> {
             return self.overflow(now, packet, class, sink);
         }
         let bytes = packet.bytes();
-        let mut kept = true;
-        if self.watches_arrivals {
+        let mut is_queued = true;
+        if self.law.watches_arrivals() {
             let meta = self.meta(&packet, Span::ZERO);
-            // In its place before it is judged: it stays there as a rule, and need not be kept at
-            // hand while the law is called, which sees the view alone.
+            // The packet joins the queue before it is judged, because most packets pass. The law
+            // sees only the view, which does not count the packet yet.
             self.queue.push((packet, now));
-            let verdict = (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
+            let verdict = self.law.arrive(now, &self.view, &meta, true);
             if verdict != Verdict::Pass {
-                kept = self.signal_newest(verdict, meta.signal, now, class, sink);
+                is_queued = self.signal_newest(verdict, meta.signal, now, class, sink);
             }
         } else {
             self.queue.push((packet, now));
         }
         let view = &mut self.view;
-        if kept {
+        if is_queued {
             view.idle_since = None;
             view.bytes += u64::from(bytes);
             view.packets += 1;
@@ -134,19 +130,16 @@ impl<P: Packet> Band<P> {
         }
     }
 
-    /// An arrival that finds no room.
+    /// Drops an arrival that finds the buffer full.
     #[inline(never)]
     fn overflow(&mut self, now: Time, packet: P, class: u8, sink: &mut dyn Sink<P>) {
-        if self.watches_arrivals {
-            let meta = self.meta(&packet, Span::ZERO);
-            (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
-        }
-        self.law.on_overflow(now, &self.view);
+        let meta = self.meta(&packet, Span::ZERO);
+        self.law.arrive(now, &self.view, &meta, false);
         sink.dropped(now, packet, DropReason::Overflow, class);
         self.stay_idle(now);
     }
 
-    /// Acts on a verdict about the packet that came last; whether it stays.
+    /// Carries out a verdict on the newest packet. Returns true if the packet stays in the queue.
     #[inline(never)]
     fn signal_newest(
         &mut self,
@@ -156,19 +149,21 @@ impl<P: Packet> Band<P> {
         class: u8,
         sink: &mut dyn Sink<P>,
     ) -> bool {
-        let kept = (self.queue.pop_last())
+        let packet = (self.queue.pop_last())
             .and_then(|(packet, _)| Self::act(verdict, signal, now, packet, class, sink));
-        kept.map(|packet| self.queue.push((packet, now))).is_some()
+        packet
+            .map(|packet| self.queue.push((packet, now)))
+            .is_some()
     }
 
-    /// No packet has been let in: an idle link stays idle, and what came before `now` the law has
-    /// accounted for.
+    /// Moves the start of the idle time to `now`: no packet has joined the queue, so an idle link
+    /// stays idle, and the law has accounted for the idle time before `now`.
     #[inline(always)]
     fn stay_idle(&mut self, now: Time) {
         self.view.idle_since = self.view.idle_since.map(|_| now);
     }
 
-    /// The oldest packet that the law lets go, as one of `class`.
+    /// Removes and returns the oldest packet that the law does not drop, as a departure of `class`.
     #[inline(always)]
     pub fn take(&mut self, now: Time, class: u8, sink: &mut dyn Sink<P>) -> Option<Departure<P>> {
         while let Some(&(packet, since)) = self.queue.get(0) {
@@ -177,15 +172,15 @@ impl<P: Packet> Band<P> {
             self.view.packets -= 1;
             self.view.bytes -= u64::from(packet.bytes());
             self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
-            let kept = match self.watches_departures {
+            let packet = match self.law.watches_departures() {
                 true => {
                     let meta = self.meta(&packet, sojourn);
-                    let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
+                    let verdict = self.law.depart(now, &self.view, &meta);
                     Self::act(verdict, meta.signal, now, packet, class, sink)
                 }
                 false => Some(packet),
             };
-            if let Some(packet) = kept {
+            if let Some(packet) = packet {
                 return Some(Departure {
                     packet,
                     sojourn,
@@ -196,22 +191,22 @@ impl<P: Packet> Band<P> {
         None
     }
 
-    /// Tells the law what waits for the link besides this band.
-    pub fn set_others(&mut self, others: Others) {
-        self.view.others = others;
+    /// Sets what the law sees of the other queues that wait for the same link.
+    pub fn set_other_queues(&mut self, other_queues: OtherQueues) {
+        self.view.other_queues = other_queues;
     }
 
-    /// Whether a signal may be a CE mark from now on.
+    /// Sets whether a signal may be a CE mark from now on.
     pub fn set_ecn(&mut self, ecn: bool) {
         self.ecn = ecn;
     }
 
-    /// Expected signals per packet, where the law can say.
+    /// Returns the expected signals per packet; `None` if the law has no such number.
     pub fn intensity(&self) -> Option<f64> {
         self.law.intensity(&self.view)
     }
 
-    /// The oldest packet, unjudged, to make room for another.
+    /// Removes and returns the oldest packet without asking the law, to free buffer space.
     pub fn pop_oldest(&mut self) -> Option<P> {
         let (packet, _) = *self.queue.get(0)?;
         self.queue.pop();
@@ -221,7 +216,7 @@ impl<P: Packet> Band<P> {
         Some(packet)
     }
 
-    /// The newest packet, unjudged, to make room for another.
+    /// Removes and returns the newest packet without asking the law, to free buffer space.
     pub fn pop_newest(&mut self) -> Option<P> {
         let (packet, _) = self.queue.pop_last()?;
         self.view.packets -= 1;
@@ -232,44 +227,44 @@ impl<P: Packet> Band<P> {
         Some(packet)
     }
 
-    /// The packet `ahead` places behind the oldest.
-    pub fn packet(&self, ahead: usize) -> Option<&P> {
-        self.queue.get(ahead).map(|(packet, _)| packet)
+    /// Returns the packet at `position`, counted from the oldest, which is at 0.
+    pub fn packet(&self, position: usize) -> Option<&P> {
+        self.queue.get(position).map(|(packet, _)| packet)
     }
 
-    /// Takes that packet out, unjudged.
-    pub fn remove(&mut self, ahead: usize) -> Option<P> {
-        let (packet, _) = self.queue.remove(ahead)?;
+    /// Removes the packet at `position`, counted from the oldest, without asking the law.
+    pub fn remove(&mut self, position: usize) -> Option<P> {
+        let (packet, _) = self.queue.remove(position)?;
         self.view.packets -= 1;
         self.view.bytes -= u64::from(packet.bytes());
         self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
         Some(packet)
     }
 
-    /// Tells the law that this many of its oldest packets made room for others.
+    /// Informs the law that this many of its oldest packets were dropped to free buffer space.
     pub fn trimmed(&mut self, now: Time, packets: u32) {
         self.law.on_trim(now, &self.view, packets);
     }
 
-    /// Whether the law has nothing left to decay while this is empty.
-    pub fn rests(&self, now: Time) -> bool {
-        self.law.rests(now)
+    /// Returns true if nothing in the law decays any more while the queue is empty.
+    pub fn is_quiescent(&self, now: Time) -> bool {
+        self.law.is_quiescent(now)
     }
 
-    /// The link found nothing to send here.
+    /// Informs the law that the link found the queue empty.
     pub fn idle(&mut self, now: Time) {
         self.view.idle_since = Some(now);
         self.law.on_idle(now, &self.view);
     }
 
-    /// The link found nothing to send here, and may have been told so before.
-    pub fn run_dry(&mut self, now: Time) {
+    /// Calls [`idle`](Self::idle) unless the queue is idle already.
+    pub fn idle_once(&mut self, now: Time) {
         if self.view.idle_since.is_none() {
             self.idle(now);
         }
     }
 
-    /// Gives up every packet unjudged, the oldest first.
+    /// Hands every packet to `give` without asking the law, the oldest first.
     pub fn drain(&mut self, give: &mut dyn FnMut(P)) {
         (self.view.packets, self.view.bytes) = (0, 0);
         self.view.head_since = None;
@@ -279,43 +274,49 @@ impl<P: Packet> Band<P> {
         }
     }
 
+    /// Returns when the law must be called next, if it keeps a clock.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.law.poll_timeout()
     }
 
+    /// Runs the law's ticks that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.law.handle_timeout(now, &self.view);
     }
 
+    /// Returns the number of packets in the queue.
     pub fn len_packets(&self) -> u32 {
         self.view.packets
     }
 
+    /// Returns the number of bytes in the queue.
     pub fn len_bytes(&self) -> u64 {
         self.view.bytes
     }
 
+    /// Sets the link's rate that the law sees.
     pub fn set_rate(&mut self, rate: Rate) {
         self.view.rate = rate;
     }
 
-    /// The buffer as the law sees it.
+    /// Sets the buffer that bounds the queue and that the law sees.
     pub fn set_buffer(&mut self, buffer: Buffer) {
         self.buffer = buffer;
         self.view.limit_packets = limit_packets(buffer);
     }
 
+    /// Moves the law's set-point. Returns false if the law cannot.
     pub fn set_point(&mut self, set_point: SetPoint) -> bool {
         self.law.set_point(set_point)
     }
 
-    /// Named inner values of the law.
+    /// Reports the law's state variables by name.
     pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.law.probe(out);
     }
 }
 
-/// The limit in packets, as a law is told it.
+/// Returns the limit in packets that a law sees: `u32::MAX` if only bytes bound the buffer.
 fn limit_packets(buffer: Buffer) -> u32 {
     match buffer {
         Buffer::Packets(limit) => limit,

@@ -1,62 +1,61 @@
-//! The clock of a law: ticks at an interval, and how a late call catches up.
+//! The clock of a law: ticks at a fixed interval, and how a late call catches up.
 //!
-//! A caller can be late by more ticks than anybody can wait for: a laptop was suspended, a program
-//! counts its time from 1970, or a flow comes to a queue that has run for a day. [`run`] therefore
-//! bounds the work of one call, and changes no result that running every tick would give within
-//! that bound:
+//! A call can be late by millions of ticks: a laptop was suspended, a program counts its time from
+//! 1970, or a flow arrives at a queue that has existed for a day. [`run`] therefore bounds the work
+//! of one call. Within that bound its result is that of running every tick:
 //!
-//! 1. Ticks are run one by one until the law's state repeats. Most laws reach a fixed point at a
-//!    queue that does not change; PIE without a bound goes in circles. What is left of the missed
-//!    ticks then changes nothing, or whole circles, and is jumped over. This is exact.
-//! 2. After [`MOST_TICKS`] ticks without a repetition, the law [skips](Ticking::skip) what is left by
-//!    a closed form of its equation, but for [`LAST_TICKS`], which are run, so that what it keeps of
-//!    the latest samples is that of `now`.
+//! 1. Ticks are run one by one until the law's state repeats. At a constant queue most laws reach a
+//!    fixed point; PIE without an upper bound on its probability enters a cycle. The remaining ticks,
+//!    in whole cycles, then change nothing and are left out. This is exact.
+//! 2. After [`MOST_TICKS`] ticks without a repetition, the law [skips](Ticking::skip) the remaining
+//!    ticks by a closed form of its equation, except for the last [`LAST_TICKS`]. Those are run, so
+//!    that the law's memory of recent samples is that of `now`.
 
 use forebay_units::{Span, Time};
 
 use crate::law::QueueView;
 
-/// The most ticks that one late call runs one by one for each stretch of time between two
-/// [edges](Ticking::edges), before it skips; and as many again to end a circle.
+/// The largest number of ticks that one late call runs one by one, for each stretch of time between
+/// two [edges](Ticking::edges), before it skips. Completing a cycle may take as many again.
 pub const MOST_TICKS: u64 = 1 << 16;
 
-/// The same for a law whose state is not known, such as one in Python: it cannot be seen to repeat, and
-/// no closed form of it is known.
+/// The bound of [`MOST_TICKS`] for a law whose state is unknown, such as a law written in Python:
+/// neither a repetition nor a closed form can be used.
 pub const MOST_TICKS_UNSEEN: u64 = 1 << 20;
 
-/// Ticks that are run after the others were skipped.
+/// The number of ticks that are run one by one at the end, after the others were skipped.
 pub const LAST_TICKS: u64 = 4;
 
-/// The bits of all that a tick of a law can change, but for the time of the next one.
+/// The bits of every variable that a tick of a law can change, except for the time of the next tick.
 pub type State = [u64; 12];
 
 /// A law, or a part of one, that ticks at an interval.
 pub trait Ticking {
-    /// The time between two ticks; it is more than zero.
+    /// Returns the time between two ticks, which is above zero.
     fn interval(&self) -> Span;
 
     /// Runs the tick that was due at `due`.
     fn tick(&mut self, due: Time, q: &QueueView);
 
-    /// Returns the state; `None` for a law whose state is not known, which then never repeats.
+    /// Returns the state; `None` for a law whose state is unknown, so that it never repeats.
     fn state(&self) -> Option<State>;
 
-    /// Comes to where `ticks` ticks at this queue would lead, of which the first was due at `first`.
-    /// A law whose equation is not known stays where it is.
+    /// Advances the law by `ticks` ticks at a constant queue, the first of which was due at `first`.
+    /// A law whose equation is unknown stays unchanged.
     fn skip(&mut self, first: Time, ticks: u64, q: &QueueView);
 
-    /// Times at which something begins to count that the ticks before do not see, such as the head of
-    /// the queue.
+    /// Returns times at which the law's input changes although the queue does not, such as the
+    /// arrival of the head packet: earlier ticks do not see the packet wait.
     fn edges(&self, q: &QueueView) -> [Option<Time>; 2] {
-        [q.head_since, q.others.head_since]
+        [q.head_since, q.other_queues.head_since]
     }
 }
 
-/// Puts numbers in the first places of a state that has zeros elsewhere.
+/// Returns a state that starts with these numbers and has zeros elsewhere.
 pub fn state_of(numbers: &[f64]) -> State {
     let mut state = State::default();
-    for (place, number) in state.iter_mut().zip(numbers) {
-        *place = number.to_bits();
+    for (element, number) in state.iter_mut().zip(numbers) {
+        *element = number.to_bits();
     }
     state
 }
@@ -77,26 +76,28 @@ pub fn run(law: &mut impl Ticking, next: Time, now: Time, q: &QueueView) -> Time
     run_late(law, next, now, q)
 }
 
-/// Runs what is due after the first tick, up to each edge and then up to `now`.
+/// Runs the ticks that are due after the first one, up to each edge and then up to `now`.
 #[cold]
 #[inline(never)]
 fn run_late(law: &mut impl Ticking, mut next: Time, now: Time, q: &QueueView) -> Time {
     let mut edges = law.edges(q);
     edges.sort_unstable();
     for edge in edges.into_iter().flatten() {
-        // A tick at the edge sees nothing of it yet, and is an end of the stretch before.
+        // A tick at the time of the edge does not see its effect yet; it ends the stretch before.
         next = catch_up(law, next, now.min(edge), q);
     }
     catch_up(law, next, now, q)
 }
 
+/// Runs the ticks due from `next` to `end`, and returns when the one after them is due.
 fn catch_up(law: &mut impl Ticking, mut next: Time, end: Time, q: &QueueView) -> Time {
     let interval = law.interval().max(Span::from_nanos(1));
     if next > end {
         return next;
     }
     let mut due = end.since(next).as_nanos() / interval.as_nanos() + 1;
-    // Brent's search for a cycle: the state is compared with one that is renewed at powers of two.
+    // Brent's cycle detection: the state is compared with a reference state that is replaced after
+    // 1, 2, 4, 8, … ticks.
     let (mut mark, mut since_mark, mut renewal) = (law.state(), 0, 1);
     let (mut ticks, mut repeats) = (0, false);
     let most = mark.map_or(MOST_TICKS_UNSEEN, |_| MOST_TICKS);
@@ -122,21 +123,21 @@ fn catch_up(law: &mut impl Ticking, mut next: Time, end: Time, q: &QueueView) ->
     next
 }
 
-/// The errors of ticks that are skipped, e(i) = base + slope·i + decaying·ratioⁱ for i from 0.
+/// The control errors of ticks that are skipped: e(i) = base + slope·i + decaying·ratioⁱ, i ≥ 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Errors {
-    /// The part that stays.
+    /// The constant part.
     pub base: f64,
     /// The change from tick to tick.
     pub slope: f64,
-    /// The part that decays, at the first tick.
+    /// The decaying part at the first tick.
     pub decaying: f64,
-    /// What is left of that part from tick to tick, in [0, 1].
+    /// The factor by which the decaying part changes from tick to tick, in [0, 1].
     pub ratio: f64,
 }
 
 impl Errors {
-    /// The same error at every tick.
+    /// Returns an error that is the same at every tick.
     pub fn constant(base: f64) -> Errors {
         Errors {
             base,
@@ -158,7 +159,7 @@ impl Errors {
         let decayed = match 1.0 - self.ratio {
             _ if self.decaying == 0.0 => 0.0,
             0.0 => self.decaying * count,
-            rest => self.decaying * (1.0 - self.ratio.powf(count)) / rest,
+            decay => self.decaying * (1.0 - self.ratio.powf(count)) / decay,
         };
         count * self.base + 0.5 * self.slope * count * (count - 1.0) + decayed
     }
@@ -181,26 +182,28 @@ mod tests {
         static TICKS: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Counts a tick of this thread.
+    /// Counts a tick run by this thread.
     pub fn count() {
         TICKS.with(|ticks| ticks.set(ticks.get() + 1));
     }
 
+    /// Returns the number of ticks that `call` runs.
     fn counted(call: impl FnOnce()) -> u64 {
         TICKS.with(|ticks| ticks.set(0));
         call();
         TICKS.with(Cell::get)
     }
 
-    /// Stretches of one call, of a tuner and of the law in it, in each part that is skipped.
+    /// An upper bound on the ticks of one call: three stretches, for a tuner and for the law under it,
+    /// in each of the parts in which a tuner skips.
     const MOST_OF_A_LAW: u64 = 3 * 2 * MOST_TICKS * (2 + 16);
 
     const YEAR: Span = Span::from_secs(365 * 86_400);
 
-    /// A clock that counts from 1970.
+    /// The time of a clock that counts from 1970.
     const TODAY: Time = Time::from_nanos(1_780_000_000_000_000_000);
 
-    /// Queues that are empty, long, and on most set-points; their heads have waited, or come later.
+    /// Returns queues that are empty, long, and near most set-points, with heads of different ages.
     fn queues(now: Time) -> Vec<QueueView> {
         let since = |ns: u64| Time::from_nanos(now.as_nanos().saturating_sub(ns));
         let mut queues = Vec::new();
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn no_late_call_of_a_law_takes_long() {
+    fn a_late_call_of_a_law_runs_a_bounded_number_of_ticks() {
         for spec in LAWS {
             for now in [Time::ZERO + YEAR, TODAY, Time::MAX] {
                 for q in queues(now) {
@@ -235,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Some packets have come and gone before.
+    /// Returns a law that has already seen two seconds of arrivals and departures.
     fn used(spec: &crate::LawSpec, packets: u32) -> Box<dyn Law> {
         let mut law = spec.build(&[], &site(), 1).unwrap();
         let mut rng = Rng::new(1, "clock");
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_call_comes_to_where_every_tick_leads() {
+    fn a_late_call_leads_to_the_state_of_prompt_calls() {
         for spec in LAWS {
             for before in [0, 190, 400] {
                 for packets in [0, 1, 199, 200, 201, 600] {
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn no_late_call_of_a_discipline_takes_long() {
+    fn a_late_call_of_a_discipline_runs_a_bounded_number_of_ticks() {
         let roomy = QueueSite {
             buffer: Buffer::Packets(800),
             ..testing::buffer_of(1).0
@@ -293,22 +296,19 @@ mod tests {
             for law in LAWS {
                 let make = move |site: &forebay_units::Site, seed| law.build(&[], site, seed);
                 let laws = LawFactory::new(Arc::new(make), 1, "law");
-                let choice = QueueChoice {
-                    spec: queue,
-                    given: Vec::new(),
-                };
+                let choice = QueueChoice::with_defaults(queue);
                 let mut built = choice.build(&roomy, laws).unwrap();
-                let mut gone = testing::Gone::default();
+                let mut drops = testing::Drops::default();
                 let mut run = |now: Time| {
                     let ticks = counted(|| {
                         for id in 0..40 {
-                            built.enqueue(now, testing::packet(id, id as u8), &mut gone);
+                            built.enqueue(now, testing::packet(id, id as u8), &mut drops);
                         }
                         built.handle_timeout(now);
-                        while let Dequeued::Packet(_) = built.dequeue(now, &mut gone) {}
+                        while let Dequeued::Packet(_) = built.dequeue(now, &mut drops) {}
                         built.handle_timeout(now);
                     });
-                    // Forty flows have laws of their own, and one is spare.
+                    // Forty flows have a law each, and one law is spare.
                     let name = (law.kind, queue.kind);
                     assert!(ticks <= 2 * 41 * MOST_OF_A_LAW, "{name:?}: {ticks}");
                     let due = built.poll_timeout();
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Counts its ticks; its state has this many values, one after the other.
+    /// A law whose state cycles through `values` values, and which counts its ticks.
     struct Circle {
         values: u64,
         value: u64,
@@ -385,12 +385,12 @@ mod tests {
         let mut q = view(1);
         q.head_since = Some(at(999_990));
         run(&mut circle, at(1), at(1_000_000), &q);
-        // One, and then one at least up to the edge and after it.
+        // The first tick, and at least one before and one after the edge.
         assert!((3..10).contains(&circle.ticks), "{}", circle.ticks);
     }
 
     #[test]
-    fn the_end_of_time_is_an_end() {
+    fn a_clock_stops_at_the_end_of_time() {
         let mut circle = Circle::of(1 << 40);
         let next = run(&mut circle, Time::ZERO, Time::MAX, &view(0));
         assert_eq!(next, Time::MAX);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_add_up() {
+    fn the_sum_of_errors_is_that_of_each_error() {
         for errors in [
             Errors::constant(0.25),
             Errors {

@@ -1,4 +1,4 @@
-//! A law with its parameters: what builds it, and its optional capabilities.
+//! A law with values for its parameters: how it is built, and its optional capabilities.
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use forebay_units::{Bytes, ParamError, ParamTable, Rate, SetPoint, Site, Span, V
 
 use crate::law::Law;
 
-/// A link with room for any set-point, on which a law has the properties that it has everywhere.
+/// A link whose buffer holds any set-point. Properties that a law has on every link are tested here.
 pub(crate) const ROOMY: Site = Site {
     rate: Rate::from_bps(1_000_000_000),
     buffer_pkts: 2e9,
     packet: Bytes(1000),
 };
 
+/// Returns the operating point of 100 flows with a round trip of 100 ms on [`ROOMY`].
 pub(crate) fn roomy_point() -> OperatingPoint {
     OperatingPoint::of_flows(100.0, 0.1, ROOMY.rate.packets_per_sec(ROOMY.packet))
 }
@@ -31,25 +32,25 @@ pub trait ConfiguredLaw: ParamTable + Send + Sync {
     /// to the queue.
     ///
     /// # Errors
-    /// The key at fault.
+    /// If a relation does not hold; the error names the key.
     fn check(&self, _site: &Site) -> Result<(), ParamError> {
         Ok(())
     }
 
-    /// Builds a law for one queue. `seed` is for random numbers of the law's own; its hooks are
-    /// passed a random stream besides.
+    /// Builds a law for one queue. `seed` is for a random stream that the law keeps itself; its hooks
+    /// receive another one with every call.
     ///
     /// # Errors
-    /// Those of [`check`](ConfiguredLaw::check).
+    /// If [`check`](ConfiguredLaw::check) fails.
     fn build(&self, site: &Site, seed: u64) -> Result<Box<dyn Law>, ParamError>;
 
-    /// Returns where the law holds the queue; `None` if it has no set-point.
+    /// Returns the queue length or delay that the law controls; `None` if it has no set-point.
     fn set_point(&self) -> Option<SetPoint> {
         None
     }
 
-    /// Returns the parameters that the law's authors would change on a link with this round trip,
-    /// queueing excluded. Only laws without a design rule have such advice.
+    /// Returns the parameters that the law's authors advise to change on a link with this round-trip
+    /// time (without queuing). Only laws without a design rule have such advice.
     fn fitted(&self, _rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
         Vec::new()
     }
@@ -71,11 +72,11 @@ pub trait ConfiguredLaw: ParamTable + Send + Sync {
 }
 
 impl dyn ConfiguredLaw {
-    /// Returns the law near an operating point; `None` where it has no linear model, or no
-    /// equilibrium.
+    /// Returns the law's linear model at an operating point; `None` if it has no linear model or no
+    /// equilibrium there.
     ///
     /// # Errors
-    /// Those of [`check`](ConfiguredLaw::check).
+    /// If [`check`](ConfiguredLaw::check) fails.
     pub fn linear(
         &self,
         point: &OperatingPoint,
@@ -85,10 +86,10 @@ impl dyn ConfiguredLaw {
         Ok(self.theory().and_then(|law| law.linear(point, site)))
     }
 
-    /// Returns where flows settle under the law.
+    /// Returns the equilibrium of these flows under the law.
     ///
     /// # Errors
-    /// Those of [`check`](ConfiguredLaw::check).
+    /// If [`check`](ConfiguredLaw::check) fails.
     pub fn settle(&self, flows: &dyn Flows, site: &Site) -> Result<Equilibrium, ParamError> {
         self.check(site)?;
         Ok(match self.theory() {
@@ -97,9 +98,9 @@ impl dyn ConfiguredLaw {
         })
     }
 
-    /// Returns true if the law integrates the distance to its set-point, by its linear model.
+    /// Returns true if the law's linear model integrates the distance to its set-point.
     pub fn integrates(&self) -> bool {
-        // Where the law has an integral, it has it on every link: on one with room too.
+        // A law that integrates does so on every link, and so on this one.
         let model = self.linear(&roomy_point(), &ROOMY);
         matches!(model, Ok(Some(model)) if model.integrates())
     }
@@ -107,8 +108,8 @@ impl dyn ConfiguredLaw {
     /// Returns the law in fixed point; `None` if the kernel has no header for it.
     ///
     /// # Errors
-    /// Those of [`check`](ConfiguredLaw::check), a parameter that would saturate, or a link whose
-    /// rate fixed point does not cover.
+    /// If [`check`](ConfiguredLaw::check) fails, a parameter would saturate, or the link's rate is
+    /// out of the range of the fixed-point arithmetic.
     pub fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
         self.check(site)?;
         let Some(law) = self.kernel() else {
@@ -120,8 +121,8 @@ impl dyn ConfiguredLaw {
     }
 }
 
-/// A law in several queues: packets meet the law unchanged, and the theory of one loop does not
-/// hold.
+/// A law in a discipline with several queues: the law acts on packets as usual, but the theory of a
+/// single loop does not apply.
 pub(crate) struct SeveralLoops(pub Arc<dyn ConfiguredLaw>);
 
 impl ParamTable for SeveralLoops {
@@ -154,11 +155,11 @@ impl ConfiguredLaw for SeveralLoops {
 
 /// Refuses a set-point that the buffer cannot hold.
 ///
-/// The laws that are qdiscs of Linux do not call it: Linux accepts a buffer shorter than their target,
-/// and the result of the run warns of it.
+/// Laws that exist as Linux qdiscs do not call it: Linux accepts a buffer shorter than their target,
+/// and the result of the run carries a warning.
 ///
 /// # Errors
-/// Where it exceeds the buffer; `key` is blamed.
+/// If the set-point exceeds the buffer; the error names `key`.
 pub fn fits_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), ParamError> {
     let pkts = site.pkts(set_point);
     if pkts <= site.buffer_pkts {
@@ -168,10 +169,10 @@ pub fn fits_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), Pa
     Err(ParamError::new(key, format!("\"{set_point}\""), allowed))
 }
 
-/// Refuses a buffer that is not bounded in packets, for laws that divide by it.
+/// Refuses a buffer that is not bounded in packets, for laws that divide by the buffer size.
 ///
 /// # Errors
-/// Where the buffer is infinite; the set-point `key` is blamed.
+/// If the buffer has no bound in packets; the error names `key`, the set-point.
 pub fn needs_packet_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), ParamError> {
     if site.buffer_pkts.is_finite() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The one difference equation behind P, PI, PD, PID and PI-PD.
+//! The difference equation that P, PI, PD, PID and PI-PD share.
 
 use forebay_linux_tc::fixed_point::{self, Twin};
 use forebay_theory::linear::Sampled;
@@ -11,16 +11,20 @@ use crate::periodic::{Controller, Sample};
 /// Δp = a·e_k − b·e_{k−1} + c·e_{k−2} (pi-pd eq. 6).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficients {
+    /// Gain on the error of this sample.
     pub a: f64,
+    /// Gain on the error of the last sample, with a minus sign in front.
     pub b: f64,
+    /// Gain on the error of the last sample but one.
     pub c: f64,
 }
 
 impl Coefficients {
-    /// A continuous PID controller, digitised with Tustin's rule for the integral and the
-    /// backward difference for the derivative (pi-pd eq. 6). P, PI and PD have gains at zero.
+    /// Digitises a continuous PID controller, with Tustin's rule for the integral and the backward
+    /// difference for the derivative (pi-pd eq. 6). P, PI and PD set gains to zero.
     ///
-    /// `k_i` in 1/s, `k_d` in s, relative to the unit of the error; `interval_s` > 0.
+    /// `k_p`, `k_i` and `k_d` are per unit of the error; `k_i` also per second, `k_d` times seconds.
+    /// `interval_s` is above zero.
     pub fn pid(k_p: f64, k_i: f64, k_d: f64, interval_s: f64) -> Coefficients {
         let (integral, derivative) = (k_i * interval_s / 2.0, k_d / interval_s);
         Coefficients {
@@ -30,8 +34,8 @@ impl Coefficients {
         }
     }
 
-    /// As a transfer function from error to probability, (a − b·z⁻¹ + c·z⁻²)/(1 − z⁻¹), with its
-    /// numerator times `scale`.
+    /// Returns the transfer function from error to probability, (a − b·z⁻¹ + c·z⁻²)/(1 − z⁻¹), with
+    /// its numerator multiplied by `scale`.
     pub fn sampled(self, interval_s: f64, scale: f64) -> Sampled {
         let Coefficients { a, b, c } = self;
         // Without an integral the numerator has a zero on the pole at z = 1, up to rounding.
@@ -50,11 +54,11 @@ impl Coefficients {
 }
 
 impl Coefficients {
-    /// Returns the fixed-point twin of a law that puts its clock's samples of the queue through
-    /// this difference equation.
+    /// Returns the fixed-point twin of a law that samples the queue at its clock and applies this
+    /// difference equation.
     ///
     /// # Errors
-    /// A gain or a target that saturates.
+    /// If a gain or the target saturates in fixed point.
     pub fn twin(self, target_pkts: f64, interval: Span, site: &Site) -> Result<Twin, ParamError> {
         let Coefficients { a, b, c } = self;
         let config = vec![
@@ -99,14 +103,14 @@ impl Difference {
         self.probability
     }
 
-    /// Takes the errors of `count` samples at once: comes to where [`step`](Self::step) leads with
-    /// each of them, up to rounding. The changes of the probability may change their sign once, as
-    /// those of [`Errors`] do.
+    /// Processes the errors of `count` samples at once. The result is that of [`step`](Self::step)
+    /// with each of them, up to rounding. The change of the probability may change its sign once, as
+    /// it does for errors of the form of [`Errors`].
     pub fn advance(&mut self, k: Coefficients, errors: &Errors, count: u64) {
         if count == 0 {
             return;
         }
-        // A count of ticks has fewer than 53 bits in any time that anybody waits.
+        // Any realistic number of ticks is below 2^53, so the conversion is exact.
         let n = count as f64;
         let error = |i: f64| match i {
             _ if i >= 0.0 => errors.at(i),
@@ -114,45 +118,45 @@ impl Difference {
             _ => self.error_2,
         };
         let change = |i: f64| k.a * error(i) - k.b * error(i - 1.0) + k.c * error(i - 2.0);
-        // Σ e_{i−1} and Σ e_{i−2} are Σ e_i but for what is at their ends.
+        // Σ e_{i−1} and Σ e_{i−2} differ from Σ e_i only in the terms at both ends.
         let total = |n: f64| {
-            let all = errors.sum(n);
-            let by_one = all - error(n - 1.0) + self.error_1;
-            let by_two = by_one - error(n - 2.0) + self.error_2;
-            k.a * all - k.b * by_one + k.c * by_two
+            let sum = errors.sum(n);
+            let sum_1 = sum - error(n - 1.0) + self.error_1;
+            let sum_2 = sum_1 - error(n - 2.0) + self.error_2;
+            k.a * sum - k.b * sum_1 + k.c * sum_2
         };
-        // Changes of one sign may be added up before the sum is held to [0, 1].
+        // Changes of the same sign may be added up before the sum is clamped to [0, 1].
         let turn = match change(2.0) * change(n - 1.0) < 0.0 {
             true => sign_change(change, 2.0, n - 1.0),
             false => n,
         };
-        let held = |p: f64| if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
-        let mut probability = held(self.probability + total(turn));
+        let clamped = |p: f64| if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
+        let mut probability = clamped(self.probability + total(turn));
         if turn < n {
-            probability = held(probability + total(n) - total(turn));
+            probability = clamped(probability + total(n) - total(turn));
         }
         (self.error_2, self.error_1) = (error(n - 2.0), error(n - 1.0));
         self.probability = probability;
     }
 
-    /// All that a sample changes.
+    /// Returns every variable that a sample changes: p, e_{k−1} and e_{k−2}.
     pub fn state(&self) -> [f64; 3] {
         [self.probability, self.error_1, self.error_2]
     }
 
-    /// e_{k−1}.
+    /// Returns e_{k−1}.
     pub fn error_1(&self) -> f64 {
         self.error_1
     }
 
-    /// e_{k−2}.
+    /// Returns e_{k−2}.
     pub fn error_2(&self) -> f64 {
         self.error_2
     }
 }
 
-/// Returns the first whole number above `low` at which `value` no longer has the sign that it has at
-/// `low`; it has another one at `high`.
+/// Returns the first whole number above `low` at which `value` has changed its sign, which it does
+/// once between `low` and `high`.
 fn sign_change(value: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     let rises = value(low) < 0.0;
     while high - low > 1.0 {
@@ -166,9 +170,10 @@ fn sign_change(value: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     high
 }
 
-/// Controls the queue by the difference equation: PI and PID differ in its coefficients. A tuner
-/// over it sets `gains`.
+/// A controller of the queue by the difference equation. PI and PID differ in the coefficients only;
+/// a tuner may change `gains` while the law runs.
 pub struct QueueControl {
+    /// The coefficients in use.
     pub gains: Coefficients,
     target: Target,
     interval: Span,
@@ -177,6 +182,7 @@ pub struct QueueControl {
 }
 
 impl QueueControl {
+    /// Creates a controller whose probability and errors are zero.
     pub fn new(gains: Coefficients, target: Target, interval: Span, scale: Scale) -> QueueControl {
         QueueControl {
             gains,
@@ -187,6 +193,7 @@ impl QueueControl {
         }
     }
 
+    /// Returns the distance of the queue from the target, in packets.
     fn error(&self, s: &Sample) -> f64 {
         self.scale.queue_pkts(s.q) - self.target.pkts(s.q)
     }
@@ -238,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn many_samples_at_once_come_to_where_each_of_them_leads() {
+    fn many_samples_at_once_lead_to_the_state_of_one_by_one() {
         let pid = Coefficients::pid(2e-3, 4e-3, 5e-4, 0.1);
         let pi = Coefficients {
             a: 0.05,
@@ -248,7 +255,7 @@ mod tests {
         for errors in [
             Errors::constant(1e-3),
             Errors::constant(-1e-3),
-            // Down to the bound and up again, and the other way round.
+            // The probability falls to its bound and rises again, and the reverse.
             Errors {
                 base: -2.0,
                 slope: 1e-3,
@@ -268,23 +275,23 @@ mod tests {
             },
         ] {
             for (k, start) in [(pid, 0.5), (pid, 0.0), (pi, 0.3), (pi, 1.0)] {
-                let mut each = Difference::starting_at(start);
+                let mut stepped = Difference::starting_at(start);
                 for i in 0..20 {
-                    each.step(k, errors.at(f64::from(i)));
+                    stepped.step(k, errors.at(f64::from(i)));
                 }
                 for count in [1_u32, 2, 3, 50, 3000, 30_000] {
-                    let mut at_once = each.clone();
+                    let mut at_once = stepped.clone();
                     let later = Errors {
                         base: errors.base + 20.0 * errors.slope,
                         decaying: errors.decaying * errors.ratio.powi(20),
                         ..errors
                     };
                     at_once.advance(k, &later, count.into());
-                    let mut each = each.clone();
+                    let mut stepped = stepped.clone();
                     for i in 20..20 + count {
-                        each.step(k, errors.at(f64::from(i)));
+                        stepped.step(k, errors.at(f64::from(i)));
                     }
-                    for (got, want) in at_once.state().into_iter().zip(each.state()) {
+                    for (got, want) in at_once.state().into_iter().zip(stepped.state()) {
                         assert!(
                             (got - want).abs() < 1e-9,
                             "{errors:?} {k:?} {start} {count}"

@@ -1,116 +1,116 @@
-//! Queue disciplines: they hold packets, act on a law's verdicts and report what they did.
+//! Queue disciplines: they hold packets, carry out a law's verdicts and report marks and drops.
 
 use std::sync::Arc;
 
 pub use forebay_units::{Buffer, QueueSite};
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{
-    ParamError, ParamSpec, ParamValues, Params, Rate, Rng, SetPoint, Site, Span, Time, Value,
-};
+use forebay_units::{ParamError, ParamSpec, Params, Rate, Rng, SetPoint, Site, Span, Time};
 
 use crate::law::{Ecn, Law};
 
-/// A mix of all bits, to deal flows over queues (the finalizer of MurmurHash3, Appleby 2011).
+/// Returns a hash that depends on every bit of `x`, for distributing flows over queues (the finalizer
+/// of MurmurHash3, Appleby 2011).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     x ^ (x >> 33)
 }
 
-/// What a discipline needs of a packet, simulated or real: a small plain value. The bytes of a real
-/// packet lie elsewhere.
+/// The properties of a packet that a discipline needs. An implementation is a small plain value; the
+/// bytes of a real packet are kept elsewhere.
 pub trait Packet: Copy {
-    /// Returns the size of the packet.
+    /// Returns the size of the packet in bytes.
     fn bytes(&self) -> u32;
-    /// Tells flows apart: packets of one flow have the same number, and no two flows that meet
-    /// at a queue share one, but for the chance of a hash of 64 bits.
+    /// Returns the identifier of the flow. All packets of a flow have the same one. Two flows at the
+    /// same queue have different ones, apart from collisions of a 64-bit hash.
     fn flow(&self) -> u64;
     /// Returns the ECN field.
     fn ecn(&self) -> Ecn;
-    /// The differentiated services code point, 0 to 63 (RFC 2474 section 3).
+    /// Returns the differentiated services code point, 0 to 63 (RFC 2474 section 3).
     fn dscp(&self) -> u8;
-    /// Tells apart the hosts that a packet comes from and goes to. Where they are not known, each
-    /// flow has two of its own.
+    /// Returns identifiers of the source and the destination host. By default every flow counts as a
+    /// pair of hosts of its own.
     fn hosts(&self) -> (u64, u64) {
         (self.flow(), self.flow())
     }
-    /// The number of its traffic in the record of a bottleneck; none if it is not told apart.
+    /// Returns the traffic class under which the packet is recorded at a bottleneck; `None` if it is
+    /// not recorded per class.
     fn traffic(&self) -> Option<u8> {
         None
     }
-    /// Whether TCP carries it.
+    /// Returns true if the packet belongs to TCP.
     fn tcp(&self) -> bool {
         true
     }
-    /// What it acknowledges over TCP, where that is known.
+    /// Returns the packet's TCP acknowledgement; `None` if it has none, or if it is not known.
     fn ack(&self) -> Option<Ack> {
         None
     }
-    /// Clears the differentiated services code point, where it can be written to.
+    /// Sets the differentiated services code point to zero, if the packet can be changed.
     fn clear_dscp(&mut self) {}
-    /// Sets the CE codepoint; called only on an ECN-capable packet.
+    /// Sets the CE codepoint. Called only for an ECN-capable packet.
     fn set_ce(&mut self);
 }
 
-/// What the TCP header of a packet with ACK, and without SYN, says (RFC 9293 section 3.1).
+/// The acknowledgement in the header of a TCP segment with ACK and without SYN (RFC 9293 section
+/// 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The number expected next.
+    /// The acknowledgement number: the next sequence number that the receiver expects.
     pub number: u32,
-    /// It says nothing else: no data, no flags but those of ECN, no options.
+    /// True for a pure ACK: no data, no flags except those of ECN, no options.
     pub bare: bool,
-    /// It has SACK blocks.
+    /// True if the segment has SACK blocks.
     pub sacks: bool,
-    /// ECE and CWR, in any coding that tells values apart.
+    /// The flags ECE and CWR, in any encoding in which different flags have different values.
     pub ecn: u8,
 }
 
-/// Why a packet was dropped.
+/// The reason for which a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// The law signalled congestion on a packet that cannot carry a mark.
+    /// The law signalled congestion, and the packet could not be marked.
     Early,
-    /// The law dropped it outright, or the discipline did, for want of use.
+    /// The law dropped the packet whatever its ECN field, or the discipline dropped it as useless.
     Forced,
     /// The buffer was full.
     Overflow,
 }
 
-/// Takes what a discipline gives up. `class` is that of [`Departure::class`].
+/// Receives the drops and marks of a discipline. `class` is numbered as in [`Departure::class`].
 pub trait Sink<P> {
-    /// A packet was dropped, for this reason.
-    fn dropped(&mut self, now: Time, packet: P, why: DropReason, class: u8);
-    /// CE was set on a packet, which stays in the queue or leaves.
+    /// Receives a packet that was dropped for this reason.
+    fn dropped(&mut self, now: Time, packet: P, reason: DropReason, class: u8);
+    /// Is informed that CE was set on a packet, which stays in the queue or leaves it.
     fn marked(&mut self, now: Time, packet: &P, class: u8);
 }
 
-/// A packet that leaves for the link.
+/// A packet that leaves the queue for the link.
 #[derive(Debug)]
 pub struct Departure<P> {
-    /// The packet, with CE where the discipline marked it.
+    /// The packet, with CE set if the discipline marked it.
     pub packet: P,
-    /// Time in the queue.
+    /// The time that the packet spent in the queue.
     pub sojourn: Span,
-    /// Which of the discipline's classes it was in, from 0; a discipline without classes has
-    /// one.
+    /// The packet's class among [`Discipline::classes`], from 0; 0 in a discipline without classes.
     pub class: u8,
 }
 
-/// What a discipline answers to a link that is free.
+/// The answer of a discipline to a link that is free to send.
 #[derive(Debug)]
 pub enum Dequeued<P> {
     /// The next packet for the link.
     Packet(Departure<P>),
-    /// There is no packet: the link goes idle until one arrives.
+    /// The queue is empty: the link is idle until a packet arrives.
     Idle,
-    /// There are packets, and none may go before this time, which lies ahead; the link asks
-    /// again then, or when a packet arrives.
+    /// The queue holds packets, and none may leave before this time, which lies in the future. The
+    /// link asks again at that time, or when a packet arrives.
     Wait(Time),
 }
 
 impl<P> Dequeued<P> {
-    /// The departure, if a packet leaves.
+    /// Returns the departure; `None` if no packet leaves.
     pub fn packet(self) -> Option<Departure<P>> {
         match self {
             Dequeued::Packet(departure) => Some(departure),
@@ -119,138 +119,145 @@ impl<P> Dequeued<P> {
     }
 }
 
-/// A queue under an AQM law. Every packet given to it comes back exactly once: by `dequeue`,
-/// by `drain` or through the sink.
+/// A queue under an AQM law. Every packet that is enqueued comes back exactly once: from `dequeue`,
+/// from `drain`, or as a drop through the sink.
 pub trait Discipline<P: Packet>: Send {
-    /// Takes an arrival; what it costs goes to the sink.
+    /// Enqueues an arrival. Packets that are dropped or marked for it are reported to the sink.
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>);
-    /// The next packet for the link.
+    /// Returns the next packet for the link. Packets dropped or marked on the way are reported to the
+    /// sink.
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P>;
 
-    /// Whether it is the shaper of its link, where that saves tokens: what it lets go is out at once,
-    /// as from Linux's CAKE.
+    /// Returns true if the discipline can shape in place of a link with a token bucket, as Linux's
+    /// CAKE does: a packet that it releases is on the wire at once.
     fn shapes(&self) -> bool {
         false
     }
 
-    /// Gives up every packet unjudged, in the order in which they would leave: another discipline
-    /// takes over.
+    /// Hands every packet to `give` without asking a law, in the order in which they would leave, so
+    /// that another discipline can take over.
     fn drain(&mut self, give: &mut dyn FnMut(P));
 
-    /// When the law wants `handle_timeout`, if it keeps a clock.
+    /// Returns when `handle_timeout` must be called next; `None` if no law keeps a clock.
     fn poll_timeout(&self) -> Option<Time>;
     /// Runs the clocks of the laws that are due.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Returns the backlog in packets, without the packet being sent.
+    /// Returns the backlog in packets, not counting the packet in transmission.
     fn len_packets(&self) -> u32;
-    /// Returns the backlog in bytes, without the packet being sent.
+    /// Returns the backlog in bytes, not counting the packet in transmission.
     fn len_bytes(&self) -> u64;
 
-    /// Tells the discipline the rate of the link it feeds.
+    /// Sets the rate of the link that the queue feeds.
     fn set_rate(&mut self, rate: Rate);
-    /// Changes how much the queue can hold.
+    /// Sets the size of the buffer. A smaller buffer drops nothing that is queued already.
     fn set_buffer(&mut self, buffer: Buffer);
 
-    /// As [`crate::Law::set_point`], for every law in it; whether all of them can.
+    /// Moves the set-point of every law in the queue. Returns false if one of them cannot.
     fn set_point(&mut self, set_point: SetPoint) -> bool;
 
-    /// Named inner values of the law.
+    /// Reports state variables of the discipline and its law by name.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64));
 
-    /// Names of its classes, by [`Departure::class`]; empty where it tells no classes apart.
+    /// Returns the names of the classes that [`Departure::class`] numbers; empty if there is only one
+    /// class.
     fn classes(&self) -> &'static [&'static str] {
         &[]
     }
 }
 
-/// Builds one law for a site, with its seed.
+/// A function that builds one law for a site, with a seed.
 pub type MakeLaw = dyn Fn(&Site, u64) -> Result<Box<dyn Law>, ParamError> + Send + Sync;
 
-/// Makes the laws of one queue: one, a few, or one for each flow as flows come. Each has a
-/// random stream of its own, which depends on the seed and the order of the laws alone.
+/// Builds the laws of one queue: one, a few, or one for each flow when it arrives. Each law has a
+/// random stream that depends only on the seed and on the order in which the laws are built.
 #[derive(Clone)]
 pub struct LawFactory {
     make: Arc<MakeLaw>,
     seed: u64,
     stream: String,
-    made: u32,
+    /// The number of laws built so far.
+    built: u32,
+    /// The site of the first law.
     site: Option<Site>,
 }
 
 impl LawFactory {
-    /// The first law draws from the stream named `stream`, and law n + 1 from `stream/n`.
+    /// Creates a factory. The first law draws from the stream named `stream`, and law n + 1 from
+    /// `stream/n`.
     pub fn new(make: Arc<MakeLaw>, seed: u64, stream: &str) -> LawFactory {
         LawFactory {
             make,
             seed,
             stream: stream.to_owned(),
-            made: 0,
+            built: 0,
             site: None,
         }
     }
 
-    /// A random number of the queue's own, the same for the same seed, such as for a hash.
+    /// Returns a random number for the queue itself, for example to perturb a hash. It depends only
+    /// on the seed.
     pub fn salt(&self) -> u64 {
         Rng::new(self.seed, &format!("{}/salt", self.stream)).next_u64()
     }
 
-    /// The next law and its stream. All laws are built for the site of the first, where the
-    /// parameters were checked; the view of the queue tells a rate that has moved since.
+    /// Builds the next law and its random stream. All laws are built for the site of the first, for
+    /// which the parameters were checked; a rate that has changed since is in the law's view.
     ///
     /// # Errors
-    /// A parameter that does not fit the others or the site.
+    /// If a parameter is inconsistent with the others or with the site.
     pub fn build(&mut self, site: &Site) -> Result<(Box<dyn Law>, Rng), ParamError> {
-        let rng = match self.made {
+        let rng = match self.built {
             0 => Rng::new(self.seed, &self.stream),
             n => Rng::new(self.seed, &format!("{}/{n}", self.stream)),
         };
-        // The seed is a number of its stream, which stays where it is.
+        // The law's seed is drawn from a copy of the stream, which itself does not advance.
         let seed = rng.clone().next_u64();
         let law = (self.make)(self.site.get_or_insert(*site), seed)?;
-        self.made += 1;
+        self.built += 1;
         Ok((law, rng))
     }
 }
 
-/// Parameters that a discipline is built from.
+/// The parameters from which a discipline is built.
 pub trait DisciplineParams: Params + 'static {
     /// Name in scenarios and on the command line.
     const KIND: &'static str;
+    /// The discipline in a sentence.
     const TITLE: &'static str;
+    /// Where it was published.
     const SOURCE: &'static str;
 
-    /// Whether flows, or hosts, have queues of their own, each under a law of its own: a set-point
-    /// is then of such a queue, and the law closes a loop for each. Queues by class are none.
+    /// Returns true if every flow (or host) has a queue and a law of its own. A set-point then refers
+    /// to one of these queues, and every law closes a loop of its own. Queues per class do not count.
     fn per_flow(&self) -> bool {
         false
     }
 
-    /// The most packets that its own parameters let it hold; `None` for those of the link's buffer.
+    /// Returns the buffer limit in packets that the parameters set; `None` if the link's buffer
+    /// applies.
     fn own_limit(&self) -> Option<u32> {
         None
     }
 
-    /// An empty queue, idle since the start.
+    /// Builds an empty queue, idle since time zero.
     ///
     /// # Errors
-    /// A parameter of a law that does not fit the others or the queue.
+    /// If a parameter of a law is inconsistent with the others or with the queue.
     fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
         laws: LawFactory,
     ) -> Result<Box<dyn Discipline<P>>, ParamError>;
 
-    /// Adds the queue's words to those of a law that is a qdisc of Linux in it.
+    /// Adds the discipline's arguments to the tc(8) line of a law that is a Linux qdisc in it.
     ///
     /// # Errors
-    /// A parameter that the qdisc does not have.
+    /// If the qdisc does not have a parameter.
     fn tc(&self, _tc: &mut Tc, _site: &TcSite) -> Result<(), ParamError> {
         Ok(())
     }
 }
-
-type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
 
 /// A discipline's entry in the registry.
 #[derive(Clone, Copy)]
@@ -263,10 +270,6 @@ pub struct DisciplineSpec {
     pub source: &'static str,
     /// Its declared parameters.
     pub params: &'static [ParamSpec],
-    resolve: fn(&ParamValues) -> Resolved,
-    per_flow: fn(&ParamValues) -> Result<bool, ParamError>,
-    own_limit: fn(&ParamValues) -> Result<Option<u32>, ParamError>,
-    tc: fn(&ParamValues, &mut Tc, &TcSite) -> Result<(), ParamError>,
 }
 
 impl DisciplineSpec {
@@ -277,49 +280,7 @@ impl DisciplineSpec {
             title: D::TITLE,
             source: D::SOURCE,
             params: D::SPECS,
-            resolve: |given| {
-                let params = D::read(given)?;
-                let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
-                Ok(D::SPECS.iter().filter_map(value).collect())
-            },
-            per_flow: |given| Ok(D::read(given)?.per_flow()),
-            own_limit: |given| Ok(D::read(given)?.own_limit()),
-            tc: |given, tc, site| D::read(given)?.tc(tc, site),
         }
-    }
-
-    /// Every parameter's value with `given` on top of the defaults.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range.
-    pub fn resolve(&self, given: &ParamValues) -> Resolved {
-        (self.resolve)(given)
-    }
-
-    /// As [`DisciplineParams::per_flow`], with `given` on top of the defaults.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range.
-    pub fn per_flow(&self, given: &ParamValues) -> Result<bool, ParamError> {
-        (self.per_flow)(given)
-    }
-
-    /// The queue of these parameters at `site`: with a limit of its own in place of the link's
-    /// buffer, if it has one.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range.
-    pub fn site(&self, given: &ParamValues, site: &QueueSite) -> Result<QueueSite, ParamError> {
-        let buffer = (self.own_limit)(given)?.map_or(site.buffer, Buffer::Packets);
-        Ok(QueueSite { buffer, ..*site })
-    }
-
-    /// As [`DisciplineParams::tc`], with `given` on top of the defaults.
-    ///
-    /// # Errors
-    /// A parameter that is unknown or out of range, or that the qdisc does not have.
-    pub fn tc(&self, given: &ParamValues, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
-        (self.tc)(given, tc, site)
     }
 }
 
@@ -329,15 +290,16 @@ pub(crate) mod testing {
     use crate::law::FluidLaw;
     use forebay_units::{Bytes, Rate};
 
+    /// A packet that is not ECN-capable. Its flow is its DSCP.
     #[derive(Clone, Copy, Debug)]
     pub struct Packet {
         pub id: u32,
-        pub came: Time,
+        pub arrived: Time,
         bytes: u32,
         dscp: u8,
     }
 
-    /// A packet of 1000 bytes.
+    /// Returns a packet of 1000 bytes.
     pub fn packet(id: u32, dscp: u8) -> Packet {
         Packet {
             dscp,
@@ -345,10 +307,10 @@ pub(crate) mod testing {
         }
     }
 
-    pub fn sized(id: u32, bytes: u32, came: Time) -> Packet {
+    pub fn sized(id: u32, bytes: u32, arrived: Time) -> Packet {
         Packet {
             id,
-            came,
+            arrived,
             bytes,
             dscp: 0,
         }
@@ -372,13 +334,13 @@ pub(crate) mod testing {
         }
     }
 
-    /// What was dropped, by number.
+    /// Records the numbers of dropped packets.
     #[derive(Default)]
-    pub struct Gone {
+    pub struct Drops {
         pub dropped: Vec<u32>,
     }
 
-    impl Sink<Packet> for Gone {
+    impl Sink<Packet> for Drops {
         fn dropped(&mut self, _: Time, packet: Packet, _: DropReason, _: u8) {
             self.dropped.push(packet.id);
         }
@@ -391,7 +353,7 @@ pub(crate) mod testing {
 
     impl FluidLaw for Silent {}
 
-    /// A queue of this many packets, under laws that never signal.
+    /// Returns a queue for this many packets, and laws that never signal.
     pub fn buffer_of(packets: u32) -> (QueueSite, LawFactory) {
         let site = QueueSite {
             rate: Rate::from_bps(30_000_000),

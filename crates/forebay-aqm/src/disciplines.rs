@@ -1,8 +1,9 @@
 //! The registry of queue disciplines.
 //!
-//! A new discipline needs its file in `disciplines/`, a `mod` line, and a line in the list below.
+//! A new discipline needs a file in `disciplines/`, a `mod` line, and a line in the list below.
 
-use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite};
+use forebay_linux_tc::{Tc, TcSite};
+use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite, Value};
 
 use crate::discipline::{Discipline, DisciplineParams, DisciplineSpec, LawFactory, Packet};
 use crate::law_spec::LawSpec;
@@ -19,19 +20,64 @@ macro_rules! disciplines {
         pub const DISCIPLINES: &[DisciplineSpec] =
             &[ $( DisciplineSpec::of::<$module::$params>() ),* ];
 
-        /// Builds the queue of a kind of the registry, with a virtual call at each of its hooks.
-        pub(crate) fn build<P: Packet + Send + 'static>(
-            kind: &str,
-            given: &ParamValues,
-            site: &QueueSite,
-            laws: LawFactory,
-        ) -> Result<Box<dyn Discipline<P>>, ParamError> {
-            $(
-                if kind == <$module::$params as DisciplineParams>::KIND {
-                    return $module::$params::read(given)?.build(site, laws);
+        /// The parameters of a registered discipline, checked and complete.
+        #[derive(Clone)]
+        pub(crate) enum QueueParams {
+            $( $params($module::$params), )*
+        }
+
+        impl QueueParams {
+            /// Reads the parameters of `spec` from `values`; the others have their defaults.
+            pub fn read(
+                spec: &DisciplineSpec,
+                values: &ParamValues,
+            ) -> Result<QueueParams, ParamError> {
+                $(
+                    if spec.kind == <$module::$params as DisciplineParams>::KIND {
+                        return $module::$params::read(values).map(QueueParams::$params);
+                    }
+                )*
+                unreachable!("every specification is registered")
+            }
+
+            /// Returns the value of every parameter.
+            pub fn values(&self) -> Vec<(&'static str, Value)> {
+                match self {
+                    $( QueueParams::$params(params) => values_of(params), )*
                 }
-            )*
-            unreachable!("a choice is of the registry")
+            }
+
+            /// Returns [`DisciplineParams::per_flow`].
+            pub fn per_flow(&self) -> bool {
+                match self {
+                    $( QueueParams::$params(params) => params.per_flow(), )*
+                }
+            }
+
+            /// Returns [`DisciplineParams::own_limit`].
+            pub fn own_limit(&self) -> Option<u32> {
+                match self {
+                    $( QueueParams::$params(params) => params.own_limit(), )*
+                }
+            }
+
+            /// Calls [`DisciplineParams::tc`].
+            pub fn tc(&self, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
+                match self {
+                    $( QueueParams::$params(params) => params.tc(tc, site), )*
+                }
+            }
+
+            /// Builds the queue, whose methods are called dynamically.
+            pub fn build<P: Packet + Send + 'static>(
+                &self,
+                site: &QueueSite,
+                laws: LawFactory,
+            ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+                match self {
+                    $( QueueParams::$params(params) => params.build(site, laws), )*
+                }
+            }
         }
     };
 }
@@ -44,13 +90,20 @@ disciplines! {
     cake: CakeParams;
 }
 
-/// The discipline named `kind`.
+/// Returns the value of every parameter of `params`.
+fn values_of<D: Params>(params: &D) -> Vec<(&'static str, Value)> {
+    let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
+    D::SPECS.iter().filter_map(value).collect()
+}
+
+/// Returns the discipline named `kind`.
 ///
 /// # Errors
-/// The kinds there are, with a suggestion.
+/// If no discipline has this name. The text lists the registered kinds, with the one of the most
+/// similar spelling as a suggestion.
 pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
-    let found = DISCIPLINES.iter().find(|spec| spec.kind == kind);
-    found.ok_or_else(|| {
+    let spec = DISCIPLINES.iter().find(|spec| spec.kind == kind);
+    spec.ok_or_else(|| {
         let kinds: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
         match nearest(kind, &kinds) {
             Some(near) => format!("{} (did you mean {near:?}?)", kinds.join(", ")),
@@ -59,14 +112,14 @@ pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
     })
 }
 
-/// The discipline that holds `law` where none is named.
+/// Returns the discipline that holds `law` by default.
 pub fn of_law(law: &LawSpec) -> &'static DisciplineSpec {
-    let found = DISCIPLINES.iter().find(|spec| spec.kind == law.queue);
-    found.unwrap_or(&DISCIPLINES[0])
+    let spec = DISCIPLINES.iter().find(|spec| spec.kind == law.queue);
+    spec.unwrap_or(&DISCIPLINES[0])
 }
 
-/// The keys of `law` wherever it is named: those of the queue that it comes in, where that is not
-/// the default, and its own. A key of both is the queue's.
+/// Returns the parameters that a user can set for `law`: those of the discipline that holds it by
+/// default, and its own. A name that both declare belongs to the discipline.
 pub fn keys(law: &LawSpec) -> Vec<&'static ParamSpec> {
     let queue = of_law(law).params.iter();
     let own = law.params.iter();

@@ -1,16 +1,18 @@
-//! What a router can learn of its network from its own queue: the capacity left to TCP and the
-//! load that TCP puts on it (staqm section III.B).
+//! Estimators of what a router can learn about the network from its own queue: the capacity available
+//! to TCP, and TCP's load on it (staqm section III.B).
 
 use forebay_units::{Span, Time};
 
 /// A first-order low-pass filter, θ' = (x − θ)/τ, advanced exactly over each step.
 #[derive(Clone, Copy, Debug)]
 pub struct LowPass {
+    /// The filter's output.
     pub value: f64,
     time_constant_s: f64,
 }
 
 impl LowPass {
+    /// Creates a filter whose output is `start`.
     pub fn new(start: f64, time_constant: Span) -> LowPass {
         LowPass {
             value: start,
@@ -18,28 +20,28 @@ impl LowPass {
         }
     }
 
-    /// Lets `input` act for `step_s` seconds.
+    /// Advances the filter by `step_s` seconds of constant `input`.
     pub fn advance(&mut self, input: f64, step_s: f64) {
         let weight = -(-step_s / self.time_constant_s).exp_m1();
         self.value += weight * (input - self.value);
     }
 }
 
-/// θ_c: departures over the time that the link was busy, smoothed.
+/// The capacity estimate θ_c: departures per time that the link was busy, smoothed.
 ///
-/// The filter runs on busy time, so that an interval in which the link hardly sent says hardly
-/// anything; where the link is always busy this is staqm's θ_c' = −K_c θ_c + K_c Ĉ.
+/// The filter advances by busy time, so that an interval in which the link hardly sent has hardly any
+/// weight. If the link is always busy, this is staqm's θ_c' = −K_c θ_c + K_c Ĉ.
 #[derive(Debug)]
 pub struct CapacityEstimate {
     filter: LowPass,
     departed_pkts: f64,
     busy_s: f64,
-    /// Since when the link has been busy in this interval; `None` while it is idle.
+    /// The time since which the link has been busy in this interval; `None` while it is idle.
     busy_since: Option<Time>,
 }
 
 impl CapacityEstimate {
-    /// `start_pkts_per_s` until something is measured.
+    /// Creates an estimate that is `start_pkts_per_s` until the first measurement.
     pub fn new(start_pkts_per_s: f64, time_constant: Span) -> CapacityEstimate {
         CapacityEstimate {
             filter: LowPass::new(start_pkts_per_s, time_constant),
@@ -49,20 +51,21 @@ impl CapacityEstimate {
         }
     }
 
-    /// A packet goes on the link; it counts `pkts`, or zero where it is not TCP's.
+    /// Counts a packet that starts its transmission as `pkts` packets; zero if it does not belong to
+    /// TCP.
     pub fn departure(&mut self, now: Time, pkts: f64) {
         self.departed_pkts += pkts;
         self.busy_since.get_or_insert(now);
     }
 
-    /// The link has run out of packets.
+    /// Ends the busy time: the link has run out of packets.
     pub fn idle(&mut self, now: Time) {
         if let Some(since) = self.busy_since.take() {
             self.busy_s += now.since(since).as_secs_f64();
         }
     }
 
-    /// Closes a measuring interval.
+    /// Ends a measurement interval and updates the estimate.
     pub fn update(&mut self, now: Time) {
         if let Some(since) = self.busy_since {
             self.busy_s += now.since(since).as_secs_f64();
@@ -76,6 +79,7 @@ impl CapacityEstimate {
         }
     }
 
+    /// Returns the estimate in packets per second.
     pub fn pkts_per_s(&self) -> f64 {
         self.filter.value
     }
@@ -87,22 +91,23 @@ impl CapacityEstimate {
     }
 }
 
-/// θ_rc: the load N/(RC), read back from the signal probability by TCP's throughput relation
-/// √(p/2) = N/(RC), smoothed. Losses that the law does not cause make it an underestimate.
+/// The load estimate θ_rc of N/(RC), inferred from the signal probability by TCP's throughput relation
+/// √(p/2) = N/(RC), smoothed. It is too low if packets are also lost for other reasons.
 #[derive(Debug)]
 pub struct LoadEstimate(LowPass);
 
 impl LoadEstimate {
-    /// `start` is N/(RC) until something is measured.
+    /// Creates an estimate of N/(RC) that is `start` until the first measurement.
     pub fn new(start: f64, time_constant: Span) -> LoadEstimate {
         LoadEstimate(LowPass::new(start, time_constant))
     }
 
-    /// Lets probability `p` act for `interval`.
+    /// Advances the estimate by `interval` with the signal probability `p`.
     pub fn update(&mut self, p: f64, interval: Span) {
         self.0.advance((p / 2.0).sqrt(), interval.as_secs_f64());
     }
 
+    /// Returns the estimate of N/(RC).
     pub fn value(&self) -> f64 {
         self.0.value
     }
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn a_busy_link_shows_its_capacity() {
         let mut capacity = CapacityEstimate::new(1000.0, Span::from_secs(5));
-        // One packet each ms, always busy, updates each 10 ms, for 5 s at twice the old rate.
+        // Two packets per ms, always busy, an update every 10 ms, for 5 s: twice the old rate.
         for ms in 0..5000 {
             capacity.departure(at(ms), 1.0);
             capacity.departure(at(ms), 1.0);
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn idle_time_does_not_lower_the_estimate() {
-        // A packet takes 1 ms; one comes each 10 ms. The link could carry 1000 packets/s.
+        // A packet takes 1 ms, and one arrives every 10 ms. The link could carry 1000 packets/s.
         let mut capacity = CapacityEstimate::new(1000.0, Span::from_secs(1));
         for k in 0..3000 {
             capacity.departure(at(10 * k), 1.0);
@@ -156,13 +161,13 @@ mod tests {
             }
         }
         assert!((capacity.pkts_per_s() - 1000.0).abs() < 1e-6);
-        // Nor does a long silence.
+        // A long silence does not lower it either.
         capacity.update(at(1_000_000));
         assert!((capacity.pkts_per_s() - 1000.0).abs() < 1e-6);
     }
 
     #[test]
-    fn what_others_send_is_taken_off_the_capacity() {
+    fn packets_of_other_protocols_reduce_the_capacity() {
         let mut capacity = CapacityEstimate::new(1000.0, Span::from_millis(100));
         // Every fourth packet is not TCP's: 750 packets/s are left.
         for ms in 0..4000 {

@@ -1,34 +1,34 @@
-//! A packet that somebody else holds: a queue has what its headers say.
+//! A packet whose bytes the caller keeps: the queue has the header fields and a handle.
 
 use crate::discipline::Packet;
 use crate::law::Ecn;
 
-/// What a queue needs of a packet, and what its holder finds it by.
+/// The header fields that a queue needs, and a handle by which the caller finds the packet again.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldPacket<H> {
-    /// Means nothing to the queue; it comes back with the packet.
+    /// The caller's handle, which the queue returns unchanged.
     pub handle: H,
-    /// Tells flows apart.
+    /// The identifier of the flow: see [`Packet::flow`].
     pub flow: u64,
-    /// Of the hosts it comes from and goes to.
+    /// Identifiers of the source and the destination host: see [`Packet::hosts`].
     pub hosts: (u64, u64),
-    /// Size of the packet.
+    /// The size of the packet in bytes.
     pub bytes: u32,
     /// The ECN field.
     pub ecn: Ecn,
     /// The differentiated services code point, 0 to 63.
     pub dscp: u8,
-    /// Its number in the record of the bottleneck.
+    /// The traffic class under which the packet is recorded at a bottleneck.
     pub traffic: Option<u8>,
-    /// True if TCP carries it.
+    /// True if the packet belongs to TCP.
     pub tcp: bool,
-    /// Whether this queue has set CE.
+    /// True if this queue has set CE.
     pub marked: bool,
 }
 
 impl<H> HeldPacket<H> {
-    /// Returns a packet of a TCP flow that this queue has not marked, with a DSCP of zero and hosts
-    /// of the flow's own.
+    /// Returns an unmarked packet of a TCP flow with a DSCP of zero. The flow counts as a pair of hosts
+    /// of its own.
     pub fn new(handle: H, flow: u64, bytes: u32, ecn: Ecn) -> HeldPacket<H> {
         HeldPacket {
             handle,

@@ -1,15 +1,15 @@
-//! What an AQM law is: it judges packets, and holds none.
+//! AQM laws: a law decides about packets and holds none.
 
 use forebay_units::{Bytes, Rate, Rng, SetPoint, Site, Span, Time};
 
-/// What becomes of a packet.
+/// The decision of a law about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing happens to it.
+    /// The packet goes on unchanged.
     Pass,
-    /// Congestion is signalled: the queue CE-marks it where it may, and drops it otherwise.
+    /// Congestion is signalled: the queue marks the packet with CE if it may, and drops it otherwise.
     Signal,
-    /// The queue drops it, ECN-capable or not, as RED does above its upper threshold
+    /// The queue drops the packet even if it is ECN-capable, as RED does above its upper threshold
     /// (RFC 3168 section 7).
     Drop,
 }
@@ -26,16 +26,16 @@ impl Verdict {
     }
 }
 
-/// The ECN field of the IP header (RFC 3168 section 5), numbered as it is there.
+/// The ECN field of the IP header. The numbers are those on the wire (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {
     #[default]
     /// The packet is not ECN-capable.
     NotEct = 0b00,
-    /// ECN-capable, and with the low latency of L4S (RFC 9331).
+    /// ECN-capable, and identified as L4S traffic (RFC 9331).
     Ect1 = 0b01,
-    /// ECN-capable, as classic senders say it.
+    /// ECN-capable; the codepoint of classic senders.
     Ect0 = 0b10,
     /// Congestion was experienced.
     Ce = 0b11,
@@ -47,7 +47,7 @@ pub enum Ecn {
 pub struct TrafficClass(pub u8);
 
 impl TrafficClass {
-    /// A DSCP of 0 to 63 and an ECN field.
+    /// Returns the byte with a DSCP of 0 to 63 and an ECN field.
     pub const fn new(dscp: u8, ecn: Ecn) -> TrafficClass {
         TrafficClass(dscp << 2 | ecn as u8)
     }
@@ -76,62 +76,63 @@ impl TrafficClass {
     }
 }
 
-/// What the verdict [`Verdict::Signal`] does to a packet.
+/// The effect of [`Verdict::Signal`] on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Sets CE.
+    /// The queue sets CE.
     Mark,
-    /// Drops it: the packet is not ECN-capable, or the queue does not mark.
+    /// The queue drops the packet, because it is not ECN-capable or the queue does not mark.
     Drop,
 }
 
-/// What a law may know of a packet.
+/// The properties of a packet that a law can see.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketMeta {
-    /// Size of the packet.
+    /// The size of the packet in bytes.
     pub bytes: u32,
-    /// Of the flow, as the queue tells flows apart; zero where packets are a fluid.
+    /// The identifier of the flow: see [`Packet::flow`](crate::Packet::flow). Zero in the fluid model.
     pub flow: u64,
     /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// What [`Verdict::Signal`] does to it here.
+    /// The effect of [`Verdict::Signal`] on the packet at this queue.
     pub signal: Signal,
-    /// Whether TCP carries it. UDP takes link capacity away from the flows that answer a signal.
+    /// True if the packet belongs to TCP. Other packets use capacity without responding to signals.
     pub tcp: bool,
-    /// How long it waited; zero on arrival.
+    /// The time that the packet has spent in the queue; zero on arrival.
     pub sojourn: Span,
 }
 
-/// What a law may know of its queue. The packet being sent is not in it.
+/// The state of a queue that its law can see. The packet in transmission is not part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueView {
-    /// Packets that wait.
+    /// Packets in the queue.
     pub packets: u32,
-    /// Bytes that wait.
+    /// Bytes in the queue.
     pub bytes: u64,
-    /// Most packets the queue can hold; `u32::MAX` where only bytes bound it.
+    /// The largest number of packets that the queue can hold; `u32::MAX` if only bytes bound it.
     pub limit_packets: u32,
-    /// Rate of the link that the queue feeds, as it is now.
+    /// The current rate of the link that the queue feeds.
     pub rate: Rate,
-    /// Since when the link has had nothing to send; `None` while it is busy.
+    /// The time since which the link has been idle; `None` while it is busy.
     pub idle_since: Option<Time>,
-    /// When the packet at the head came; `None` where there is none.
+    /// The arrival time of the head packet; `None` if the queue is empty.
     pub head_since: Option<Time>,
-    /// What waits for the link besides this queue.
-    pub others: Others,
+    /// The other queues of the discipline that wait for the same link.
+    pub other_queues: OtherQueues,
 }
 
-/// What other queues of a discipline hold.
+/// The state of the other queues of a discipline that a law can see.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Others {
-    /// Bytes that wait there.
+pub struct OtherQueues {
+    /// Bytes in these queues.
     pub bytes: u64,
-    /// When the oldest packet there came, if the discipline says.
+    /// The arrival time of the oldest packet in them; `None` if the discipline does not report it.
     pub head_since: Option<Time>,
 }
 
 impl QueueView {
-    /// Packets of one size behind a busy link, alone, without the time at which they came.
+    /// Returns the view of a single queue of packets of equal size at a busy link, without arrival
+    /// times.
     pub fn busy(packets: u32, packet_bytes: u32, limit_packets: u32, rate: Rate) -> Self {
         QueueView {
             packets,
@@ -140,24 +141,25 @@ impl QueueView {
             rate,
             idle_since: None,
             head_since: None,
-            others: Others::default(),
+            other_queues: OtherQueues::default(),
         }
     }
 
-    /// How long the packet at the head has waited; zero where there is none.
+    /// Returns the time that the head packet has waited; zero if the queue is empty.
     pub fn head_age(&self, now: Time) -> Span {
         self.head_since.map_or(Span::ZERO, |since| now.since(since))
     }
 
-    /// Bytes that wait for the link, in this queue and in others of its discipline.
+    /// Returns the bytes that wait for the link, in this queue and in the other queues of the
+    /// discipline.
     pub fn link_bytes(&self) -> u64 {
-        self.bytes + self.others.bytes
+        self.bytes + self.other_queues.bytes
     }
 
-    /// How long the oldest packet for the link has waited, in this queue or in others of its
-    /// discipline; zero where there is none.
+    /// Returns the time that the oldest packet for the link has waited, in this queue or in the other
+    /// queues of the discipline; zero if there is none.
     pub fn link_age(&self, now: Time) -> Span {
-        let other = self.others.head_since;
+        let other = self.other_queues.head_since;
         let oldest = match (self.head_since, other) {
             (Some(head), Some(other)) => Some(head.min(other)),
             (head, other) => head.or(other),
@@ -166,22 +168,22 @@ impl QueueView {
     }
 }
 
-/// What a law counts its queue in: packets as they are, or bytes in units of the usual packet
-/// (so that ACKs and data can share a queue).
+/// The unit in which a law measures its queue: packets of any size, or bytes in units of the usual
+/// packet size, so that ACKs and data can share a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     packet_bytes: Option<f64>,
 }
 
 impl Scale {
-    /// Returns the scale of a law that counts bytes, or packets.
+    /// Returns the scale of a law that counts bytes if `in_bytes`, and packets otherwise.
     pub fn new(site: &Site, in_bytes: bool) -> Scale {
         Scale {
             packet_bytes: in_bytes.then_some(site.packet.0 as f64),
         }
     }
 
-    /// Length of the queue, in packets.
+    /// Returns the length of the queue in packets.
     pub fn queue_pkts(&self, q: &QueueView) -> f64 {
         match self.packet_bytes {
             Some(unit) => q.bytes as f64 / unit,
@@ -189,7 +191,7 @@ impl Scale {
         }
     }
 
-    /// What one packet of this size counts, in packets.
+    /// Returns the number of packets as which a packet of this size counts.
     pub fn packet_pkts(&self, bytes: u32) -> f64 {
         self.packet_bytes
             .map_or(1.0, |unit| f64::from(bytes) / unit)
@@ -199,13 +201,13 @@ impl Scale {
 /// The set-point of a law at a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// A length or a delay.
+    /// The queue length or queuing delay.
     pub set_point: SetPoint,
     packet: Bytes,
 }
 
 impl Target {
-    /// `site` gives the usual packet, in which a delay is counted.
+    /// Returns a target at `site`, whose usual packet size converts between a delay and a length.
     pub fn new(set_point: SetPoint, site: &Site) -> Target {
         Target {
             set_point,
@@ -213,18 +215,18 @@ impl Target {
         }
     }
 
-    /// Moves the set-point; true, as [`Law::set_point`] answers.
+    /// Moves the set-point. Returns true, the answer of [`Law::set_point`].
     pub fn move_to(&mut self, set_point: SetPoint) -> bool {
         self.set_point = set_point;
         true
     }
 
-    /// In packets; a delay at the rate that the link has now.
+    /// Returns the target in packets; a delay is converted at the link's current rate.
     pub fn pkts(&self, q: &QueueView) -> f64 {
         self.set_point.pkts(q.rate, self.packet)
     }
 
-    /// As the time that a packet waits; a length at the rate that the link has now.
+    /// Returns the target as a delay; a length is converted at the link's current rate.
     #[inline]
     pub fn delay(&self, q: &QueueView) -> Span {
         match self.set_point {
@@ -236,31 +238,31 @@ impl Target {
     }
 }
 
-/// Packets of a fluid that pass a queue in a short time, evenly. The queue is empty all the time, or
-/// never; arrivals that find no room are reported after it.
+/// A step of the fluid model: packets that pass a queue at constant rates in a short time. The queue is
+/// either empty throughout the step, or never. Arrivals that overflow the buffer are reported after it.
 #[derive(Clone, Copy, Debug)]
 pub struct FluidStep {
-    /// The end of that time.
+    /// The end of the step.
     pub end: Time,
-    /// At its start and its end, in packets.
+    /// The queue length at the start and at the end of the step, in packets.
     pub queue_pkts: [f64; 2],
-    /// Packets that came and were let in.
+    /// Packets that arrived and joined the queue.
     pub arrivals: u32,
     /// Packets that left.
     pub departures: u32,
-    /// What the link could have sent besides, had the queue not been empty.
+    /// Packets that the link could have sent in addition if the queue had not been empty.
     pub missed: u32,
-    /// Each of them; `sojourn` is that of the last to leave.
+    /// The properties of each packet; `sojourn` is that of the last departure.
     pub packet: PacketMeta,
-    /// At the end.
+    /// The queue at the end of the step.
     pub view: QueueView,
 }
 
 impl FluidStep {
-    /// Returns an average after the arrivals of this step, each of which moves it by `weight` of
-    /// its difference from the queue.
+    /// Returns an exponentially weighted average after the arrivals of this step. Each arrival moves
+    /// the average towards the queue length by the fraction `weight` of their difference.
     ///
-    /// With r = 1 − w and n arrivals, of which the i-th finds q₀ + (q₁ − q₀)·i/n:
+    /// With r = 1 − w and n arrivals, the i-th of which finds qᵢ = q₀ + (q₁ − q₀)·i/n, the result is
     /// rⁿ·x + w·Σ rⁿ⁻ⁱ·qᵢ, where w·Σ rⁿ⁻ⁱ = 1 − rⁿ and w·Σ i·rⁿ⁻ⁱ = n − r(1 − rⁿ)/w.
     pub fn averaged(&self, average: f64, weight: f64) -> f64 {
         let [first, last] = self.queue_pkts;
@@ -268,20 +270,21 @@ impl FluidStep {
         if self.arrivals == 0 || weight >= 1.0 {
             return if self.arrivals == 0 { average } else { last };
         }
-        let gone = -(n * (-weight).ln_1p()).exp_m1();
-        let ramp = 1.0 - (1.0 - weight) * gone / (weight * n);
-        average + gone * (first - average) + ramp * (last - first)
+        let decayed = -(n * (-weight).ln_1p()).exp_m1();
+        let ramp = 1.0 - (1.0 - weight) * decayed / (weight * n);
+        average + decayed * (first - average) + ramp * (last - first)
     }
 }
 
-/// An AQM law as packets meet it. Every method has a default, so that DropTail is an empty one.
+/// An AQM law as a discipline calls it. Every method has a default; with all defaults, a law is
+/// DropTail.
 ///
-/// A discipline calls the hooks in order of time. A law is driven either by packets
-/// (`on_enqueue`, `on_dequeue`) or by its own clock (`poll_timeout`, `handle_timeout`).
+/// A discipline calls the hooks in order of time. A law acts on packets (`on_enqueue`, `on_dequeue`),
+/// on its own clock (`poll_timeout`, `handle_timeout`), or on both.
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Law: FluidLaw + Send {
-    /// Whether arrivals are judged or counted. A law that leaves [`on_enqueue`](Law::on_enqueue) as
-    /// it is says no, once and for all, and is spared a call at each.
+    /// Returns true if the law judges or counts arrivals. A law that does not implement
+    /// [`on_enqueue`](Law::on_enqueue) returns false, always, and saves a call per packet.
     fn watches_arrivals(&self) -> bool {
         true
     }
@@ -291,7 +294,8 @@ pub trait Law: FluidLaw + Send {
         Verdict::Pass
     }
 
-    /// As [`watches_arrivals`](Law::watches_arrivals), of [`on_dequeue`](Law::on_dequeue).
+    /// Returns true if the law judges or counts departures. A law that does not implement
+    /// [`on_dequeue`](Law::on_dequeue) returns false, always, and saves a call per packet.
     fn watches_departures(&self) -> bool {
         true
     }
@@ -301,62 +305,66 @@ pub trait Law: FluidLaw + Send {
         Verdict::Pass
     }
 
-    /// An arrival found the buffer full; called after `on_enqueue` for the same packet.
+    /// Reacts to an arrival that found the buffer full. Called after `on_enqueue` for the same packet.
     fn on_overflow(&mut self, now: Time, q: &QueueView) {}
 
-    /// The discipline has dropped this many packets from the head to make room.
+    /// Reacts to `packets` packets that the discipline dropped from the head to free buffer space.
     fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}
 
-    /// Whether an arrival is what a full buffer costs where each flow has a queue, as in Linux's
-    /// `fq_pie`; else the longest queue pays (RFC 8290 section 4.1.2).
-    fn costs_arrivals(&self) -> bool {
+    /// Returns true if, with one queue per flow, a full buffer drops the arrival, as Linux's `fq_pie`
+    /// does. Otherwise it drops from the longest queue (RFC 8290 section 4.1.2).
+    fn drops_arrival_when_full(&self) -> bool {
         false
     }
 
-    /// The link has run out of packets.
+    /// Reacts to a link that has run out of packets.
     fn on_idle(&mut self, now: Time, q: &QueueView) {}
 
-    /// Whether the law has nothing left to decay while its queue is empty. A discipline of many
-    /// queues goes on to call [`on_idle`](Law::on_idle) until it has.
-    fn rests(&self, now: Time) -> bool {
+    /// Returns true if the law's state no longer decays while its queue is empty. A discipline with
+    /// several queues calls [`on_idle`](Law::on_idle) until this is so.
+    fn is_quiescent(&self, now: Time) -> bool {
         true
     }
 
-    /// When the law wants to be called next, if it keeps a clock.
+    /// Returns when [`handle_timeout`](Law::handle_timeout) must be called next; `None` if the law
+    /// keeps no clock.
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
 
-    /// Comes to where all ticks that are due at `now` lead at this queue. The work is bounded however
-    /// late the call is: see [`clock`](crate::clock).
+    /// Runs the ticks that are due at `now`, with this queue. The work is bounded however late the
+    /// call is: see [`clock`](crate::clock).
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {}
 
-    /// Moves the set-point while traffic runs, and keeps all else; whether the law can.
+    /// Moves the set-point while traffic runs and keeps all other state. Returns false if the law
+    /// cannot.
     fn set_point(&mut self, set_point: SetPoint) -> bool {
         false
     }
 
-    /// Reports named inner values ("p", "average", …) for plots; the names never change.
+    /// Reports state variables by name ("p", "average", …) for plots. A law always reports the same
+    /// names.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// A law as the fluid model meets it, besides its hooks for packets. One that leaves this empty is
-/// shown the packets of the fluid one by one, and its verdicts are counted.
+/// The interface of a law to the fluid model, in addition to its hooks for packets. For a law that
+/// implements none of it, the fluid model calls the packet hooks one by one and counts the verdicts.
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait FluidLaw {
-    /// Takes many packets at once, where one by one they would take too long;
-    /// [`intensity`](FluidLaw::intensity) must come to what it would be then. False: one by one.
+    /// Processes many packets at once. [`intensity`](FluidLaw::intensity) must afterwards be what it
+    /// would be after the packet hooks had been called for each of them. Returns false if the law
+    /// cannot, and the packet hooks must be called.
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
         false
     }
 
-    /// Expected signals per arriving packet.
+    /// Returns the expected signals per arriving packet; `None` if the law has no such number.
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         None
     }
 
-    /// With what probability an ECT(1) packet is marked where a classic one is signalled with
-    /// `classic`; the same, but for coupled laws (RFC 9332 section 2.1).
+    /// Returns the probability that an ECT(1) packet is marked when a classic packet is signalled with
+    /// probability `classic`. The two differ for coupled laws only (RFC 9332 section 2.1).
     fn marks_l4s(&self, classic: f64) -> f64 {
         classic
     }

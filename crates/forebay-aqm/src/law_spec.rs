@@ -9,10 +9,10 @@ use forebay_units::{ParamError, ParamSpec, ParamValues, Params, SetPoint, Site};
 use crate::configured_law::{roomy_point, ConfiguredLaw, SeveralLoops, ROOMY};
 use crate::law::Law;
 
-/// Reads the parameters of a law.
+/// A function that reads the parameters of a law.
 pub type ReadLaw = dyn Fn(&ParamValues) -> Result<Arc<dyn ConfiguredLaw>, ParamError> + Send + Sync;
 
-/// A law's entry in the registry: what is known of the law whatever its parameters.
+/// A law's entry in the registry: the facts that do not depend on its parameters.
 pub struct LawSpec {
     /// Name in scenarios and on the command line.
     pub kind: &'static str,
@@ -20,47 +20,48 @@ pub struct LawSpec {
     pub title: &'static str,
     /// Where the law was published.
     pub source: &'static str,
-    /// The law in a line, in the names of its parameters: q is the queue, C the link's rate, λ that
-    /// of arrivals, N the flows; empty where there is none.
+    /// The law's equation in one line, with the names of its parameters. q is the queue, C the link's
+    /// rate, λ the arrival rate and N the number of flows. Empty if the law has no equation.
     pub equation: &'static str,
     /// The declared parameters.
     pub params: &'static [ParamSpec],
-    /// Kind of the queue discipline that holds the law where none is named.
+    /// The kind of the queue discipline that holds the law by default.
     pub queue: &'static str,
-    /// What a design can be asked for besides the law's own parameters.
+    /// The goals of the law's design rule, in addition to its parameters.
     pub goals: &'static [ParamSpec],
-    /// True for the queue without any law, with which others are compared.
+    /// True for the queue without a law, with which the laws are compared.
     pub baseline: bool,
-    /// Why real packets differ from simulated ones under the law, where its kind is a reason: a
-    /// noun, and sentences.
+    /// The reason for which results with real packets can differ from simulated ones under this law:
+    /// a noun that names the cause, and sentences that explain it. `None` if the law is no reason.
     pub reality: Option<(&'static str, &'static str)>,
-    /// The goal or parameter that makes a designed loop slower where it is smaller.
+    /// The goal or parameter whose smaller values make a designed loop slower.
     pub slowed_by: Option<&'static str>,
     set_point: &'static str,
     read: &'static ReadLaw,
     search: fn(&Conditions) -> Search,
-    /// True if the law's queue makes several loops of its one.
+    /// True if the discipline has several queues, so that there are several control loops.
     several_loops: bool,
-    is_own: bool,
+    /// True if the law is not in the registry.
+    is_custom: bool,
 }
 
 impl LawSpec {
-    /// Returns the entry of a law whose parameters are of type `P`, in a FIFO, with nothing to tune.
+    /// Returns the entry of a law in a FIFO whose parameters are of type `P`, without a search space.
     pub(crate) const fn of<P: Params + ConfiguredLaw + 'static>(
         kind: &'static str,
         title: &'static str,
         source: &'static str,
     ) -> LawSpec {
         LawSpec {
-            is_own: false,
-            ..LawSpec::own(kind, title, source, P::SPECS, &|given| {
-                Ok(Arc::new(P::read(given)?))
+            is_custom: false,
+            ..LawSpec::custom(kind, title, source, P::SPECS, &|values| {
+                Ok(Arc::new(P::read(values)?))
             })
         }
     }
 
-    /// Returns the entry of a law that is in no registry: the user of the library brings it.
-    pub const fn own(
+    /// Returns the entry of a law that is not in the registry: the user of the library supplies it.
+    pub const fn custom(
         kind: &'static str,
         title: &'static str,
         source: &'static str,
@@ -82,11 +83,11 @@ impl LawSpec {
             read,
             search: |_| Search::Nothing,
             several_loops: false,
-            is_own: true,
+            is_custom: true,
         }
     }
 
-    /// Adds the law in a line.
+    /// Adds the law's equation.
     #[must_use]
     pub(crate) const fn with_equation(self, equation: &'static str) -> LawSpec {
         LawSpec { equation, ..self }
@@ -98,7 +99,7 @@ impl LawSpec {
         LawSpec { goals, ..self }
     }
 
-    /// Names the goal or parameter that makes a designed loop slower where it is smaller.
+    /// Names the goal or parameter whose smaller values make a designed loop slower.
     #[must_use]
     pub(crate) const fn slowed_by(self, name: &'static str) -> LawSpec {
         LawSpec {
@@ -107,19 +108,19 @@ impl LawSpec {
         }
     }
 
-    /// Adds how the law is tuned for a range of links and loads.
+    /// Adds the settings among which the law is tuned for a range of links and loads.
     #[must_use]
     pub(crate) const fn with_search(self, search: fn(&Conditions) -> Search) -> LawSpec {
         LawSpec { search, ..self }
     }
 
-    /// Names the parameter that is the set-point, where that is not `target`.
+    /// Names the parameter that is the set-point, if it is not `target`.
     #[must_use]
     pub(crate) const fn with_set_point(self, set_point: &'static str) -> LawSpec {
         LawSpec { set_point, ..self }
     }
 
-    /// Adds why real packets differ from simulated ones under the law.
+    /// Adds the reason for which results with real packets can differ from simulated ones.
     #[must_use]
     pub(crate) const fn with_reality(
         self,
@@ -131,7 +132,7 @@ impl LawSpec {
         }
     }
 
-    /// Makes this the queue without any law, with which others are compared.
+    /// Marks this as the queue without a law, with which the laws are compared.
     #[must_use]
     pub(crate) const fn into_baseline(self) -> LawSpec {
         LawSpec {
@@ -140,7 +141,7 @@ impl LawSpec {
         }
     }
 
-    /// Returns the same law under the name that it has in another queue.
+    /// Returns the entry of this law in another discipline, under the name of the combination.
     #[must_use]
     pub(crate) const fn in_queue(
         self,
@@ -158,8 +159,8 @@ impl LawSpec {
         }
     }
 
-    /// Returns the same law in a queue that makes several loops of its one: its linear model, its
-    /// design rule and its fixed point do not hold there, and it is tuned by `search`.
+    /// Returns the entry of this law in a discipline with several queues. Its linear model, design rule
+    /// and fixed-point twin do not apply there, and it is tuned among the settings of `search`.
     #[must_use]
     pub(crate) const fn with_several_loops(self, search: fn(&Conditions) -> Search) -> LawSpec {
         LawSpec {
@@ -171,49 +172,49 @@ impl LawSpec {
         }
     }
 
-    /// Returns true if the user of the library brought the law.
-    pub fn is_own(&self) -> bool {
-        self.is_own
+    /// Returns true if the law is not in the registry: the user of the library supplied it.
+    pub fn is_custom(&self) -> bool {
+        self.is_custom
     }
 
-    /// Returns what people call the law: the title up to its colon.
+    /// Returns the law's name: the title up to the colon.
     pub fn name(&self) -> &'static str {
         self.title.split(':').next().unwrap_or(self.title)
     }
 
-    /// Returns the parameter that sets where the law holds the queue; `None` if there is none.
+    /// Returns the parameter that is the law's set-point; `None` if it has none.
     pub fn set_point(&self) -> Option<&'static ParamSpec> {
         self.params.iter().find(|spec| spec.name == self.set_point)
     }
 
-    /// Returns how the law is tuned for these conditions.
+    /// Returns the settings among which the law is tuned for these conditions.
     pub fn search(&self, conditions: &Conditions) -> Search {
         (self.search)(conditions)
     }
 
-    /// Reads the law's parameters: `given` on top of the defaults.
+    /// Reads the law's parameters: those in `values`, and defaults for the rest.
     ///
     /// # Errors
-    /// A parameter that is unknown, missing or out of range.
-    pub fn read(&self, given: &ParamValues) -> Result<Arc<dyn ConfiguredLaw>, ParamError> {
-        let law = (self.read)(given)?;
+    /// If a parameter is unknown, missing or out of range.
+    pub fn read(&self, values: &ParamValues) -> Result<Arc<dyn ConfiguredLaw>, ParamError> {
+        let law = (self.read)(values)?;
         Ok(match self.several_loops {
             true => Arc::new(SeveralLoops(law)),
             false => law,
         })
     }
 
-    /// Builds a law with `given` on top of the defaults.
+    /// Builds a law with the parameters in `values`, and defaults for the rest.
     ///
     /// # Errors
-    /// A parameter that is unknown, out of range, or does not fit the others or the queue.
+    /// If a parameter is unknown, out of range, or inconsistent with the others or with the queue.
     pub fn build(
         &self,
-        given: &ParamValues,
+        values: &ParamValues,
         site: &Site,
         seed: u64,
     ) -> Result<Box<dyn Law>, ParamError> {
-        self.read(given)?.build(site, seed)
+        self.read(values)?.build(site, seed)
     }
 
     /// Returns true if the law has a linear model with its defaults.
@@ -231,7 +232,7 @@ impl LawSpec {
             set_point: SetPoint::Packets(1000.0),
             site: ROOMY,
         };
-        // A rule that cannot meet the request is a rule.
+        // A rule that refuses this request is still a rule.
         self.read(&[]).is_ok_and(|law| {
             law.theory()
                 .is_some_and(|theory| !matches!(theory.design(&request, &[]), Ok(None)))

@@ -1,6 +1,6 @@
 //! The registry of laws.
 //!
-//! A new law needs its file in `laws/`, a `mod` line, and a line in [`LAWS`].
+//! A new law needs a file in `laws/`, a `mod` line, and a line in [`LAWS`].
 
 pub(crate) mod ared;
 pub(crate) mod avq;
@@ -52,12 +52,12 @@ pub const LAWS: &[LawSpec] = &[
     cobalt::CAKE,
 ];
 
-/// The law named `kind`.
+/// Returns the law named `kind`; `None` if there is none.
 pub fn find(kind: &str) -> Option<&'static LawSpec> {
     LAWS.iter().find(|law| law.kind == kind)
 }
 
-/// The queue without any law, beside which others are judged.
+/// Returns the queue without a law, DropTail, with which the laws are compared.
 pub fn baseline() -> &'static LawSpec {
     LAWS.iter().find(|law| law.baseline).unwrap_or(&LAWS[0])
 }
@@ -68,7 +68,7 @@ pub(crate) mod testing {
     use crate::periodic::{Controller, Sample};
     use forebay_units::{Bytes, Rate, Rng, Site, Span, Time};
 
-    /// pi-pd's bottleneck: 30 Mbit/s, 800 packets of 1000 bytes.
+    /// Returns pi-pd's bottleneck: 30 Mbit/s, and a buffer of 800 packets of 1000 bytes.
     pub fn site() -> Site {
         Site {
             rate: Rate::from_bps(30_000_000),
@@ -77,11 +77,12 @@ pub(crate) mod testing {
         }
     }
 
+    /// Returns the view of a queue of this many packets at pi-pd's bottleneck.
     pub fn view(packets: u32) -> QueueView {
         QueueView::busy(packets, 1000, 800, site().rate)
     }
 
-    /// An arriving TCP packet.
+    /// Returns an arriving TCP packet that is not ECN-capable.
     pub const fn packet(bytes: u32) -> PacketMeta {
         PacketMeta {
             flow: 0,
@@ -93,32 +94,34 @@ pub(crate) mod testing {
         }
     }
 
-    /// What a controller answers to a sample of this queue.
+    /// Returns the output of a controller for a sample of this queue.
     pub fn sampled(controller: &mut impl Controller, q: &QueueView) -> f64 {
         controller.sample(&Sample { now: Time::ZERO, q })
     }
 
-    /// The named inner value of a law.
+    /// Returns the state variable `name` of a law.
     pub fn probed(law: &dyn Law, name: &str) -> f64 {
-        let mut found = None;
+        let mut probe = None;
         law.probe(&mut |key, value| {
             if key == name {
-                found = Some(value);
+                probe = Some(value);
             }
         });
-        found.unwrap_or_else(|| panic!("no probe {name}"))
+        probe.unwrap_or_else(|| panic!("no probe {name}"))
     }
 
-    /// A stretch of Poisson arrivals.
+    /// A period of Poisson arrivals.
     #[derive(Clone, Debug)]
     pub struct Phase {
-        /// Arrivals over what the link can send.
+        /// The arrival rate over the rate at which the link can send.
         pub load: f64,
+        /// The length of the period in milliseconds.
         pub ms: u64,
-        /// Share of packets that are ECN-capable.
+        /// The fraction of packets that are ECN-capable.
         pub ect: f64,
     }
 
+    /// Generates up to seven periods of arrivals.
     pub fn phases() -> impl proptest::strategy::Strategy<Value = Vec<Phase>> {
         use proptest::prelude::*;
         let ect = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0f64];
@@ -129,21 +132,20 @@ pub(crate) mod testing {
         )
     }
 
+    /// An event at a queue.
     #[derive(Clone, Copy, Debug)]
-    pub enum Happens {
-        Arrival {
-            bytes: u32,
-            ect: bool,
-        },
+    pub enum Event {
+        /// A packet arrives.
+        Arrival { bytes: u32, ect: bool },
         /// The link asks for a packet.
         Service,
     }
 
-    /// Arrivals, nine of ten of them of full size, at a link that asks every 800 us; with the
-    /// times in nanoseconds.
-    pub fn load(seed: u64, phases: &[Phase]) -> Vec<(u64, Happens)> {
+    /// Returns the events, with times in nanoseconds, at a link that asks for a packet every 800 us.
+    /// Nine of ten arrivals have the full packet size.
+    pub fn load(seed: u64, phases: &[Phase]) -> Vec<(u64, Event)> {
         let mut rng = Rng::new(seed, "load");
-        let mut all = Vec::new();
+        let mut events = Vec::new();
         let mut start = 0;
         for phase in phases {
             let end = start + phase.ms * 1_000_000;
@@ -155,13 +157,13 @@ pub(crate) mod testing {
                 }
                 let bytes = if rng.chance(0.9) { 1500 } else { 90 };
                 let ect = rng.chance(phase.ect);
-                all.push((at as u64, Happens::Arrival { bytes, ect }));
+                events.push((at as u64, Event::Arrival { bytes, ect }));
             }
             start = end;
         }
-        let services = (1..start / 800_000).map(|k| (800_000 * k, Happens::Service));
-        all.extend(services);
-        all.sort_by_key(|(at, _)| *at);
-        all
+        let services = (1..start / 800_000).map(|k| (800_000 * k, Event::Service));
+        events.extend(services);
+        events.sort_by_key(|(at, _)| *at);
+        events
     }
 }

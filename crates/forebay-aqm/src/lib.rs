@@ -1,16 +1,24 @@
 //! Active queue management: control laws, queue disciplines and link services.
 //!
-//! A [`Law`] judges packets and holds none. A [`Discipline`] holds packets, asks its laws, and marks
-//! or drops what they signal. A [`Transmitter`] says when the link takes the next packet, and when
-//! each packet is sent. [`laws::LAWS`] and [`disciplines::DISCIPLINES`] list what there is.
+//! The crate holds what a bottleneck consists of, in three layers:
+//!
+//! - A [`Law`] decides about packets and holds none. Its verdict on a packet is [`Verdict::Pass`],
+//!   [`Verdict::Signal`] or [`Verdict::Drop`].
+//! - A [`Discipline`] holds the packets. It asks its laws for verdicts, sets CE on packets or drops
+//!   them accordingly, and reports both to a [`Sink`]. A [`Queue`] is a discipline of the registry.
+//! - A [`Transmitter`] computes when the link takes the next packet from a queue, and when the last
+//!   bit of each packet has left, for a link of the given [`Capacity`].
+//!
+//! [`laws::LAWS`] and [`disciplines::DISCIPLINES`] are the registries. A [`LawSpec`] reads
+//! parameters into a [`ConfiguredLaw`]; an [`Aqm`] joins it with a discipline and builds queues.
 //!
 //! The crate has no clock, no I/O and no dependency outside Forebay: time, random numbers and the
 //! state of the queue are arguments. The same object therefore runs in virtual time, in real time
-//! and inside a fluid model, and a run repeats to the bit.
+//! and inside a fluid model, and a run with the same seed repeats bit by bit.
 //!
 //! # Example
 //!
-//! CoDel, on a link that gets twice as many packets as it can carry:
+//! CoDel on a link that is offered twice its capacity:
 //!
 //! ```
 //! use forebay_aqm::units::{Buffer, Bytes, ParamError, QueueSite, Rate, Span, Time, Value};
@@ -44,6 +52,12 @@
 //! # }
 //! ```
 //!
+//! # Where to start reading
+//!
+//! `law.rs` defines what a law is; `laws/pi.rs` is a short law with a linear model, a design rule
+//! and a fixed-point twin. `discipline.rs` defines what a discipline is; `band.rs` is the FIFO that
+//! all disciplines are built from, and `disciplines/fq.rs` is one of them.
+//!
 //! # Units
 //!
 //! [`units`] is the crate `forebay-units`: quantities with their unit in the type, declared
@@ -62,6 +76,7 @@ pub mod disciplines;
 mod estimator;
 mod held_packet;
 mod law;
+mod law_driver;
 mod law_spec;
 pub mod laws;
 mod periodic;
@@ -83,11 +98,13 @@ pub use discipline::{
 };
 pub use held_packet::HeldPacket;
 pub use law::{
-    Ecn, FluidLaw, FluidStep, Law, Others, PacketMeta, QueueView, Signal, TrafficClass, Verdict,
+    Ecn, FluidLaw, FluidStep, Law, OtherQueues, PacketMeta, QueueView, Signal, TrafficClass,
+    Verdict,
 };
+pub use law_driver::LawDriver;
 pub use law_spec::{LawSpec, ReadLaw};
 pub use queue::Queue;
 pub use queue_choice::{Aqm, QueueChoice};
 pub use rate_trace::RateTrace;
 pub use steered::Helm;
-pub use transmitter::{Capacity, RateStep, Sent, Transmitter};
+pub use transmitter::{Capacity, RateStep, Transmission, Transmitter};

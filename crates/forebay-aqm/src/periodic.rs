@@ -1,34 +1,36 @@
-//! Laws with a clock: a controller computes a probability at a fixed interval, and every
-//! arrival is signalled with it.
+//! Laws with a clock: a controller computes a probability at a fixed interval, and every arrival is
+//! signalled with that probability.
 
 use forebay_units::{Rng, SetPoint, Span, Time};
 
 use crate::clock::{self, State, Ticking};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Verdict};
 
-/// What a controller may know at its tick.
+/// The input of a controller at a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// When the tick was due.
+    /// The time at which the tick was due.
     pub now: Time,
+    /// The queue.
     pub q: &'a QueueView,
 }
 
-/// The part of a periodic law that differs from one to the next.
+/// The part in which periodic laws differ.
 pub trait Controller: Send {
-    /// Time between two samples; more than zero.
+    /// Returns the time between two samples, which is above zero.
     fn interval(&self) -> Span;
 
-    /// The probability until the next sample. [`Periodic`] holds it to [0, 1].
+    /// Returns the probability until the next sample. [`Periodic`] limits it to [0, 1].
     fn sample(&mut self, s: &Sample) -> f64;
 
-    /// A packet has arrived; `q` is the queue without it.
+    /// Takes note of an arrival; `q` is the queue without it.
     fn arrival(&mut self, _q: &QueueView, _p: &PacketMeta) {}
 
-    /// As [`FluidLaw::take_fluid`]: what [`arrival`](Self::arrival) does, for all of them.
+    /// Takes note of all arrivals of a step of the fluid model, as [`arrival`](Self::arrival) does of
+    /// each.
     fn take_fluid(&mut self, _step: &FluidStep) {}
 
-    /// Whether an arrival that finds this queue is let in whatever the probability.
+    /// Returns true if an arrival that finds this queue passes whatever the probability.
     fn spares(&self, _q: &QueueView) -> bool {
         false
     }
@@ -45,34 +47,35 @@ pub trait Controller: Send {
         Verdict::signal_if(!self.spares(q) && rng.chance(probability))
     }
 
-    /// As [`Law::set_point`].
+    /// Moves the set-point. Returns false if the controller cannot.
     fn set_point(&mut self, _set_point: SetPoint) -> bool {
         false
     }
 
-    /// Named inner values besides the probability.
+    /// Reports state variables other than the probability by name.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 
-    /// Returns all that [`sample`](Self::sample) changes, as [`Ticking::state`] does. The last place is
-    /// left free, for the probability.
+    /// Returns every variable that [`sample`](Self::sample) changes, like [`Ticking::state`]. The last
+    /// element is reserved for the probability.
     fn state(&self) -> Option<State> {
         None
     }
 
-    /// Comes to where this many samples would lead, of which `first` is the first. See
+    /// Advances the controller by this many samples, of which `first` is the first: see
     /// [`Ticking::skip`].
     fn skip(&mut self, _first: &Sample, _samples: u64) {}
 }
 
-/// A controller on its clock.
+/// A law that runs a controller on a clock.
 pub struct Periodic<C> {
+    /// The controller.
     pub controller: C,
     next: Time,
     probability: f64,
 }
 
 impl<C: Controller> Periodic<C> {
-    /// The first sample is taken one interval after the start.
+    /// Creates the law, whose first sample is one interval after time zero.
     pub fn new(controller: C) -> Self {
         Periodic {
             next: Time::ZERO + controller.interval(),
@@ -81,7 +84,7 @@ impl<C: Controller> Periodic<C> {
         }
     }
 
-    /// As the controller last computed it.
+    /// Returns the probability of the last sample.
     pub fn probability(&self) -> f64 {
         self.probability
     }
@@ -123,7 +126,7 @@ impl<C: Controller> Ticking for Periodic<C> {
     #[inline]
     fn tick(&mut self, due: Time, q: &QueueView) {
         let p = self.controller.sample(&Sample { now: due, q });
-        // A NaN must not stick: it counts as "no signal".
+        // A NaN counts as "no signal", so that it cannot persist.
         self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
     }
 

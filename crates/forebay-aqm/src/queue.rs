@@ -1,4 +1,4 @@
-//! The queue before a link, under any discipline of the registry.
+//! The queue in front of a link, under any registered discipline.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,17 +7,17 @@ use forebay_units::Time;
 use crate::discipline::{Dequeued, Discipline, Packet, Sink};
 use crate::disciplines::fifo::Fifo;
 
-/// A discipline, called for every packet of a link. What a FIFO does is compiled into the caller:
-/// calls that the compiler does not see through were a sixth of the simulator's instructions.
+/// A discipline that is called for every packet of a link. The methods of a FIFO are inlined into the
+/// caller: without that, a sixth of the simulator's instructions were spent on dynamic calls.
 pub enum Queue<P> {
     /// A FIFO under one law.
     Fifo(Fifo<P>),
-    /// Any other discipline, behind virtual calls.
+    /// Any other discipline, called dynamically.
     Other(Box<dyn Discipline<P>>),
 }
 
 impl<P: Packet + Send> Queue<P> {
-    /// As [`Discipline::enqueue`].
+    /// Enqueues an arrival: see [`Discipline::enqueue`].
     #[inline(always)]
     pub fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
         match self {
@@ -26,7 +26,7 @@ impl<P: Packet + Send> Queue<P> {
         }
     }
 
-    /// As [`Discipline::dequeue`].
+    /// Returns the next packet for the link: see [`Discipline::dequeue`].
     #[inline(always)]
     pub fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
         match self {
@@ -36,7 +36,7 @@ impl<P: Packet + Send> Queue<P> {
     }
 }
 
-/// What is not done for every packet.
+/// Gives access to the methods that are not called for every packet.
 impl<P: Packet + Send + 'static> Deref for Queue<P> {
     type Target = dyn Discipline<P>;
 

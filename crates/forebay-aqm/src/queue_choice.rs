@@ -1,32 +1,30 @@
-//! A discipline with its parameters, and a law in it, to be built at any queue.
+//! A discipline with its parameters, and a law in it: the recipe from which queues are built.
 
 use std::sync::Arc;
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{ParamError, Params, QueueSite, Value};
+use forebay_units::{Buffer, ParamError, QueueSite, Value};
 
 use crate::configured_law::ConfiguredLaw;
 use crate::discipline::{DisciplineSpec, LawFactory, MakeLaw, Packet};
-use crate::disciplines::{self, fifo, DISCIPLINES};
+use crate::disciplines::{self, QueueParams, DISCIPLINES};
 use crate::law::Ecn;
 use crate::law_spec::LawSpec;
 use crate::queue::Queue;
 
-/// A discipline with the parameters given for it.
+/// A discipline and values for its parameters.
 #[derive(Clone)]
 pub struct QueueChoice {
     /// The discipline's entry in the registry.
     pub spec: &'static DisciplineSpec,
-    /// The parameters that were given; the others have their defaults.
-    pub given: Vec<(String, Value)>,
+    /// The parameters that were set; the others have their defaults.
+    given: Vec<(String, Value)>,
+    params: QueueParams,
 }
 
 impl Default for QueueChoice {
     fn default() -> QueueChoice {
-        QueueChoice {
-            spec: &DISCIPLINES[0],
-            given: Vec::new(),
-        }
+        QueueChoice::with_defaults(&DISCIPLINES[0])
     }
 }
 
@@ -42,7 +40,7 @@ impl std::fmt::Debug for QueueChoice {
     }
 }
 
-/// As a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
+/// Formats the choice as a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
 impl std::fmt::Display for QueueChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         if self.given.is_empty() {
@@ -54,17 +52,17 @@ impl std::fmt::Display for QueueChoice {
     }
 }
 
-/// A law and the discipline that holds it, to be built at any queue.
+/// A law and the discipline that holds it: the recipe from which queues are built.
 #[derive(Clone)]
 pub struct Aqm {
     /// The discipline.
     pub queue: QueueChoice,
-    /// Builds each of its laws.
+    /// The function that builds each of its laws.
     pub law: Arc<MakeLaw>,
 }
 
 impl Aqm {
-    /// Returns `law` in this queue.
+    /// Returns `law` in the discipline `queue`.
     pub fn new(law: Arc<dyn ConfiguredLaw>, queue: QueueChoice) -> Aqm {
         Aqm {
             queue,
@@ -72,7 +70,7 @@ impl Aqm {
         }
     }
 
-    /// The law in the default discipline.
+    /// Returns the law in the default discipline, a FIFO.
     pub fn in_default_queue(law: Arc<MakeLaw>) -> Aqm {
         Aqm {
             queue: QueueChoice::default(),
@@ -80,10 +78,10 @@ impl Aqm {
         }
     }
 
-    /// An empty queue whose laws draw from random streams that `seed` and `stream` name.
+    /// Builds an empty queue. The random streams of its laws are determined by `seed` and `stream`.
     ///
     /// # Errors
-    /// As [`QueueChoice::build`].
+    /// If [`QueueChoice::build`] fails.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
@@ -94,16 +92,16 @@ impl Aqm {
         self.queue.build(site, laws)
     }
 
-    /// Builds it once at `site`, to see that all fits.
+    /// Checks that the queue can be built at `site`, by building it.
     ///
     /// # Errors
-    /// As [`build`](Aqm::build).
+    /// If [`build`](Aqm::build) fails.
     pub fn check(&self, site: &QueueSite) -> Result<(), ParamError> {
         self.build::<NoPacket>(site, 0, "").map(|_| ())
     }
 }
 
-/// What a queue that is only built carries.
+/// The packet type of a queue that is built only to be checked: it has no values.
 #[derive(Clone, Copy)]
 enum NoPacket {}
 
@@ -126,63 +124,89 @@ impl Packet for NoPacket {
 }
 
 impl QueueChoice {
-    /// The discipline that `law` has where none is named.
-    pub fn of_law(law: &LawSpec) -> QueueChoice {
-        QueueChoice {
-            spec: disciplines::of_law(law),
-            given: Vec::new(),
-        }
+    /// Returns the discipline `spec` with the parameters `given`; the others have their defaults.
+    ///
+    /// # Errors
+    /// If a parameter is unknown or out of range.
+    pub fn new(
+        spec: &'static DisciplineSpec,
+        given: Vec<(String, Value)>,
+    ) -> Result<QueueChoice, ParamError> {
+        Ok(QueueChoice {
+            spec,
+            params: QueueParams::read(spec, &given)?,
+            given,
+        })
     }
 
-    /// Whether it is the discipline that most laws have where none is named.
+    /// Returns the discipline `spec` with every parameter at its default.
+    pub fn with_defaults(spec: &'static DisciplineSpec) -> QueueChoice {
+        QueueChoice::new(spec, Vec::new()).expect("every parameter of a queue has a default")
+    }
+
+    /// Returns the discipline that holds `law` by default.
+    pub fn of_law(law: &LawSpec) -> QueueChoice {
+        QueueChoice::with_defaults(disciplines::of_law(law))
+    }
+
+    /// Returns the parameters that were set.
+    pub fn given(&self) -> &[(String, Value)] {
+        &self.given
+    }
+
+    /// Returns the value of every parameter.
+    pub fn values(&self) -> Vec<(&'static str, Value)> {
+        self.params.values()
+    }
+
+    /// Returns true if the discipline is a FIFO, the default of most laws.
     pub fn is_default(&self) -> bool {
         self.spec.kind == DISCIPLINES[0].kind
     }
 
-    /// Whether each flow has a queue and a law of its own; false for parameters that it does not
-    /// take.
+    /// Returns true if every flow has a queue and a law of its own.
     pub fn is_per_flow(&self) -> bool {
-        self.spec
-            .per_flow(&self.given)
-            .is_ok_and(|per_flow| per_flow)
+        self.params.per_flow()
     }
 
-    /// Returns the qdisc of Linux that `law` is in this queue; `None` if there is none.
+    /// Returns `site` with the buffer limit that the parameters set, if they set one.
+    fn site(&self, site: &QueueSite) -> QueueSite {
+        let limit = self.params.own_limit();
+        let buffer = limit.map_or(site.buffer, Buffer::Packets);
+        QueueSite { buffer, ..*site }
+    }
+
+    /// Returns the Linux qdisc that corresponds to `law` in this discipline; `None` if there is none.
     ///
     /// # Errors
-    /// A parameter of the queue that is unknown or out of range, or a parameter that the qdisc does
-    /// not have.
+    /// If the qdisc does not have a parameter.
     pub fn tc(&self, law: &dyn ConfiguredLaw, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let Some(law) = law.linux() else {
             return Ok(None);
         };
         let site = &TcSite {
-            queue: self.spec.site(&self.given, &site.queue)?,
+            queue: self.site(&site.queue),
             ..*site
         };
         let Some(mut tc) = law.tc(self.spec.kind, site)? else {
             return Ok(None);
         };
-        self.spec.tc(&self.given, &mut tc, site)?;
+        self.params.tc(&mut tc, site)?;
         Ok(Some(tc))
     }
 
-    /// A fresh, empty queue, idle since the start.
+    /// Builds an empty queue, idle since time zero.
     ///
     /// # Errors
-    /// A parameter of the discipline that is unknown or out of range, or a parameter of a law
-    /// that does not fit the others or the queue.
+    /// If a parameter of a law is inconsistent with the others or with the queue.
     pub fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
         laws: LawFactory,
     ) -> Result<Queue<P>, ParamError> {
-        if self.is_default() {
-            return fifo::FifoParams::read(&self.given)?
-                .fifo(site, laws)
-                .map(Queue::Fifo);
+        match &self.params {
+            QueueParams::FifoParams(params) => params.fifo(site, laws).map(Queue::Fifo),
+            params => params.build(&self.site(site), laws).map(Queue::Other),
         }
-        let site = &self.spec.site(&self.given, site)?;
-        disciplines::build(self.spec.kind, &self.given, site, laws).map(Queue::Other)
     }
 }

@@ -1,32 +1,32 @@
-//! A recorded link: the times at which it could send.
+//! The trace of a link with varying capacity: the times at which it could send.
 
 use forebay_units::cast::whole_u64;
 use forebay_units::{ParamError, Rate, Span, Time};
 
-/// Most characters of a line that a message has.
-const SHOWN: usize = 40;
+/// The number of characters of a wrong line that an error message quotes.
+const QUOTED_CHARS: usize = 40;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Times at which a link can send, as recorded in cellular networks: 1500 bytes at each time,
-/// and from the beginning again after the last.
+/// The opportunities of a link to send, as recorded in cellular networks (the format of mahimahi): 1500
+/// bytes at each time. After the last time the trace is repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateTrace {
-    /// In order; the last is above 0, and the length of a round.
+    /// The times in ms, in ascending order. The last one is above 0 and is the length of the trace.
     pub times_ms: Vec<u32>,
 }
 
 impl RateTrace {
-    /// What may leave at each time.
+    /// The bytes that the link can send at each time.
     pub const BYTES: u32 = 1500;
 
-    /// Reads a file with a time in ms on each line; a repeated time is a further opportunity in
-    /// that millisecond. `key` and `file` only name it in errors.
+    /// Reads a text with a time in ms on each line; a repeated time is a further opportunity in the
+    /// same millisecond. `key` and `file` name the trace in errors.
     ///
     /// # Errors
-    /// The first line that is no time or is less than the one before; a file without capacity.
+    /// If a line is not a time or is less than the one before, or if the text has no time above 0.
     pub fn parse(text: &[u8], key: &str, file: &str) -> Result<RateTrace, ParamError> {
         let mut times_ms: Vec<u32> = Vec::new();
-        // A text of Windows may begin with the mark of UTF-8.
+        // A file written on Windows may start with a byte order mark.
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         for (i, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
@@ -35,13 +35,13 @@ impl RateTrace {
             }
             let digits = std::str::from_utf8(line).ok();
             let time = digits.and_then(|digits| digits.parse::<u32>().ok());
-            let least = times_ms.last().copied().unwrap_or(0);
-            match time.filter(|time| *time >= least) {
+            let previous = times_ms.last().copied().unwrap_or(0);
+            match time.filter(|time| *time >= previous) {
                 Some(time) => times_ms.push(time),
                 None => {
                     return Err(ParamError::new(
                         key,
-                        format!("{} in line {} of {file:?}", shown(line), i + 1),
+                        format!("{} in line {} of {file:?}", quoted(line), i + 1),
                         "a whole number of ms a line, none less than the one before",
                     ));
                 }
@@ -57,42 +57,42 @@ impl RateTrace {
         }
     }
 
-    /// Length of a round.
+    /// Returns the length of the trace, after which it is repeated, in ms.
     pub fn round_ms(&self) -> u32 {
         self.times_ms.last().copied().unwrap_or(1)
     }
 
-    /// Time number `i` of a round, since its start.
+    /// Returns the opportunity number `i`, as the time since the start of the trace.
     pub fn time(&self, i: usize) -> Span {
         Span::from_millis(u64::from(self.times_ms[i]))
     }
 
-    /// Over a round.
+    /// Returns the mean rate over the trace.
     pub fn mean_rate(&self) -> Rate {
         let bits = 8.0 * f64::from(Self::BYTES) * self.times_ms.len() as f64;
         Rate::from_bps(whole_u64(1000.0 * bits / f64::from(self.round_ms())))
     }
 
-    /// What can be sent from the start up to and at `end`, in bits.
+    /// Returns the bits that the link can send from time zero until `end`, inclusive.
     pub fn bits_until(&self, end: Time) -> u64 {
         let end_ms = end.as_nanos() / NANOS_PER_MILLI;
         let round_ms = u64::from(self.round_ms());
-        // A time that equals the round lies at the start of the next one as well.
-        let (rounds, rest_ms) = (end_ms / round_ms, end_ms % round_ms);
-        let rest = (self.times_ms).partition_point(|time| u64::from(*time) <= rest_ms);
-        let times = rounds * self.times_ms.len() as u64 + rest as u64;
+        // The last opportunity of a round is at the time at which the next round starts.
+        let (rounds, offset_ms) = (end_ms / round_ms, end_ms % round_ms);
+        let passed = (self.times_ms).partition_point(|time| u64::from(*time) <= offset_ms);
+        let times = rounds * self.times_ms.len() as u64 + passed as u64;
         8 * u64::from(Self::BYTES) * times
     }
 }
 
-/// Returns the start of a line for a message; a line of binary data is not shown.
-fn shown(line: &[u8]) -> String {
+/// Returns the start of a line in quotation marks for an error message, or "binary data".
+fn quoted(line: &[u8]) -> String {
     let is_text = |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER;
     let text = String::from_utf8_lossy(line);
-    if !text.chars().take(SHOWN).all(is_text) {
+    if !text.chars().take(QUOTED_CHARS).all(is_text) {
         return "binary data".into();
     }
-    let short: String = text.chars().take(SHOWN).collect();
+    let short: String = text.chars().take(QUOTED_CHARS).collect();
     format!("{short:?}")
 }
 
@@ -101,16 +101,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_times_in_order() {
+    fn a_trace_is_read_as_times_in_order() {
         let marked = RateTrace::parse(b"\xef\xbb\xbf1\r\n2\r\n", "trace", "a.down").unwrap();
         assert_eq!(marked.times_ms, [1, 2]);
-        let read = RateTrace::parse(b"0\n3\n\n3\r\n70\n100", "trace", "a.down").unwrap();
-        assert_eq!(read.times_ms, [0, 3, 3, 70, 100]);
-        assert_eq!(read.mean_rate().as_bps(), 600_000);
+        let trace = RateTrace::parse(b"0\n3\n\n3\r\n70\n100", "trace", "a.down").unwrap();
+        assert_eq!(trace.times_ms, [0, 3, 3, 70, 100]);
+        assert_eq!(trace.mean_rate().as_bps(), 600_000);
     }
 
     #[test]
-    fn bits_add_up_over_rounds() {
+    fn bits_add_up_over_repetitions_of_the_trace() {
         let trace = RateTrace::parse(b"0\n3\n3\n70\n100", "trace", "a.down").unwrap();
         let times = |tenths_ms: u64| {
             let end = Time::from_nanos(tenths_ms * NANOS_PER_MILLI / 10);
@@ -120,13 +120,13 @@ mod tests {
             [0, 29, 30, 31, 699, 700, 999].map(times),
             [1, 1, 3, 3, 3, 4, 4]
         );
-        // The end of a round is the start of the next.
+        // The end of a round is the start of the next one.
         assert_eq!([1000, 1029, 1030, 2000].map(times), [6, 6, 8, 11]);
     }
 
     #[test]
-    fn a_wrong_line_is_named() {
-        for (text, found) in [
+    fn an_error_names_the_wrong_line() {
+        for (text, quoted) in [
             ("1\n2\nx\n", "\"x\" in line 3 of \"a.down\""),
             ("5\n4\n", "\"4\" in line 2 of \"a.down\""),
             ("1\n-1\n", "\"-1\" in line 2 of \"a.down\""),
@@ -135,7 +135,10 @@ mod tests {
             ("0\n0\n", "\"a.down\" without a time above 0"),
         ] {
             let error = RateTrace::parse(text.as_bytes(), "trace", "a.down").unwrap_err();
-            assert_eq!((error.key.as_str(), error.found.as_str()), ("trace", found));
+            assert_eq!(
+                (error.key.as_str(), error.found.as_str()),
+                ("trace", quoted)
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The self-tuning structure of Zhang, Hollot, Towsley and Misra (staqm figure 6): estimate the
-//! network on-line, and design the law anew for each estimate as if it were exact.
+//! The self-tuning structure of Zhang, Hollot, Towsley and Misra (staqm figure 6): the network is
+//! estimated on-line, and the law is redesigned for each estimate as if the estimate were exact.
 
 use forebay_linux_tc::fixed_point::{self, Field};
 use forebay_theory::linear::OperatingPoint;
@@ -13,31 +13,38 @@ use crate::tuner::Tuner;
 
 /// A rule that sets the gains of a law of type `L` for a network.
 pub trait Design<L>: Send {
-    /// The signal probability as the law computed it.
+    /// Returns the signal probability that the law has computed.
     fn probability(&self, law: &L) -> f64;
 
+    /// Sets the law's gains for an operating point.
     fn apply(&self, point: &OperatingPoint, law: &mut L);
 
-    /// All of the law that [`apply`](Design::apply) or the law's own clock changes, in at most ten
-    /// places. See [`Ticking::state`](crate::clock::Ticking::state).
+    /// Returns every variable of the law that [`apply`](Design::apply) or the law's own clock changes,
+    /// in at most ten elements: see [`Ticking::state`](crate::clock::Ticking::state).
     fn state(&self, law: &L) -> Option<State>;
 }
 
-/// How a self-tuning law estimates.
+/// The parameters of a self-tuning law's estimators.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimation {
+    /// The time between two updates.
     pub interval: Span,
-    /// 1/K_c.
+    /// The time constant of the capacity estimate, 1/K_c.
     pub capacity_time: Span,
-    /// 1/K_rc. Below a bound that grows with R, tuning itself is unstable (staqm theorem 1).
+    /// The time constant of the load estimate, 1/K_rc. Below a bound that grows with R, tuning is
+    /// unstable (staqm theorem 1).
     pub load_time: Span,
-    /// Estimates run from the start; the law keeps its first design until here.
+    /// The time until which the law keeps its first design. Estimation starts at time zero.
     pub tune_after: Span,
 }
 
 impl Estimation {
-    /// What `estimate.h` takes. Its 1 − e^−x has three terms, so an interval is at most a quarter of
-    /// the time constant.
+    /// Returns the configuration for the kernel's `estimate.h`, which computes 1 − e^−x by three terms
+    /// of its series.
+    ///
+    /// # Errors
+    /// If the interval is more than a quarter of the time constant of the capacity estimate, or a
+    /// value saturates in fixed point.
     pub fn twin_config(&self, rtt: Span, site: &Site) -> Result<Vec<Field>, ParamError> {
         let shortest = Span::from_secs_f64(4.0 * self.interval.as_secs_f64());
         if self.capacity_time < shortest {
@@ -55,13 +62,16 @@ impl Estimation {
         }
         let capacity_ns = self.capacity_time.as_secs_f64() * 1e9;
         let per_ns = 2f64.powi(fixed_point::PROBABILITY_BITS) / capacity_ns;
-        let gone = self.interval.as_secs_f64() / self.load_time.as_secs_f64();
+        let elapsed = self.interval.as_secs_f64() / self.load_time.as_secs_f64();
         Ok(vec![
             (
                 "capacity_per_ns",
                 fixed_point::factor("capacity_time", capacity_ns, per_ns)?,
             ),
-            ("load_weight", fixed_point::probability(-(-gone).exp_m1())),
+            (
+                "load_weight",
+                fixed_point::probability(-(-elapsed).exp_m1()),
+            ),
             (
                 "least",
                 fixed_point::rate(site.packet.0 as f64 / rtt.as_secs_f64()),
@@ -70,16 +80,19 @@ impl Estimation {
         ])
     }
 
-    /// As `estimate.h` starts.
+    /// Returns the initial state for the kernel's `estimate.h`.
+    ///
+    /// # Errors
+    /// If the load is out of the range of the fixed-point arithmetic.
     pub fn twin_state(
         &self,
         start: &OperatingPoint,
         site: &Site,
     ) -> Result<Vec<Field>, ParamError> {
-        // In 62 bits.
-        const MOST: f64 = 4.0;
-        if start.load >= MOST {
-            let flows = MOST * start.flows() / start.load;
+        // The kernel keeps the load in 62 bits.
+        const MAX_LOAD: f64 = 4.0;
+        if start.load >= MAX_LOAD {
+            let flows = MAX_LOAD * start.flows() / start.load;
             let allowed = format!("less than {flows:.4}, in fixed point");
             return Err(ParamError::new("flows", start.flows(), allowed));
         }
@@ -91,8 +104,8 @@ impl Estimation {
     }
 }
 
-/// What a tuned law starts from: the first design is for the middle of the conditions, and makes
-/// way for the estimates as soon as that of the capacity has had its time constant.
+/// Returns settings with which a self-tuning law is tuned: the first design is for the middle of the
+/// conditions, and the estimates take over after one time constant of the capacity estimate.
 pub fn first_design(conditions: &Conditions) -> Settings {
     vec![
         ("flows", Value::Integer(conditions.middle.flows.into())),
@@ -100,7 +113,7 @@ pub fn first_design(conditions: &Conditions) -> Settings {
     ]
 }
 
-/// The tuner: estimators and a design rule.
+/// The tuner of a self-tuning law: estimators and a design rule.
 pub struct SelfTuning<D> {
     design: D,
     interval: Span,
@@ -112,21 +125,27 @@ pub struct SelfTuning<D> {
 }
 
 impl<D> SelfTuning<D> {
-    /// `start` is what the law is first designed for.
-    pub fn new(design: D, how: Estimation, start: &OperatingPoint, scale: Scale) -> SelfTuning<D> {
+    /// Creates the tuner. `start` is the operating point of the law's first design.
+    pub fn new(
+        design: D,
+        estimation: Estimation,
+        start: &OperatingPoint,
+        scale: Scale,
+    ) -> SelfTuning<D> {
         SelfTuning {
             design,
-            interval: how.interval,
-            tune_from: Time::ZERO + how.tune_after,
+            interval: estimation.interval,
+            tune_from: Time::ZERO + estimation.tune_after,
             rtt_s: start.rtt_s,
             scale,
-            capacity: CapacityEstimate::new(start.capacity_pkts_per_s, how.capacity_time),
-            load: LoadEstimate::new(start.load, how.load_time),
+            capacity: CapacityEstimate::new(start.capacity_pkts_per_s, estimation.capacity_time),
+            load: LoadEstimate::new(start.load, estimation.load_time),
         }
     }
 
-    /// The estimates, but at least one flow and one packet per round trip. staqm has no floor;
-    /// without one, gains in proportion to the load stay at zero once p has been zero for long.
+    /// Returns the estimated operating point: at least one flow, and one packet per round trip. staqm
+    /// has no such floor; without one, gains that are proportional to the load would stay at zero
+    /// after p has been zero for a long time.
     fn point(&self) -> OperatingPoint {
         let capacity = self.capacity.pkts_per_s().max(1.0 / self.rtt_s);
         let one_flow = OperatingPoint::of_flows(1.0, self.rtt_s, capacity);
@@ -155,13 +174,13 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
         let (capacity, load) = (self.capacity.pkts_per_s(), self.load.value());
         let designed = self.design.state(law)?;
         let mut state = state_of(&[capacity, load]);
-        for (place, part) in state.iter_mut().skip(2).zip(designed) {
-            *place = part;
+        for (element, bits) in state.iter_mut().skip(2).zip(designed) {
+            *element = bits;
         }
         Some(state)
     }
 
-    /// A filter takes one long step as it takes many short ones.
+    /// The filters are exact for any step, so one long step replaces many short ones.
     fn skip(&mut self, _q: &QueueView, last: Time, ticks: u64, law: &mut L) {
         self.capacity.update(last);
         self.load
@@ -176,7 +195,7 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
     }
 
     fn departure(&mut self, now: Time, p: &PacketMeta) {
-        // The capacity left to TCP: what others send counts as time that the link was busy.
+        // This is the capacity available to TCP: other packets count only as busy time.
         let pkts = if p.tcp {
             self.scale.packet_pkts(p.bytes)
         } else {

@@ -1,4 +1,4 @@
-//! A law that somebody outside steers while it runs: its probability, or the gains of its controller.
+//! A law that the caller steers while it runs, by its probability or by the gains of its controller.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,16 +8,16 @@ use crate::clock::{self, state_of, Errors, State, Ticking};
 use crate::difference::{Coefficients, Difference};
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Target, Verdict};
 
-/// What the law does until it is told otherwise.
+/// The caller's latest command.
 #[derive(Clone, Copy, Debug)]
 enum Course {
-    /// Signals with this probability.
+    /// Signal with this probability.
     Hold(f64),
-    /// Moves the probability by a PID controller.
+    /// Move the probability by a PID controller.
     Control(Coefficients),
 }
 
-/// Steers every law that it has made.
+/// The handle by which a caller steers the laws that it built with [`law`](Helm::law).
 #[derive(Clone, Debug)]
 pub struct Helm {
     course: Arc<Mutex<Course>>,
@@ -26,8 +26,8 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// Laws start at a probability of zero. `interval` is between two samples of the controller,
-    /// which holds the queue at `set_point`.
+    /// Creates a handle. Its laws start at a probability of zero. Their controller samples the queue
+    /// every `interval`, which is above zero, and controls it to `set_point`.
     pub fn new(set_point: SetPoint, interval: Span) -> Helm {
         Helm {
             course: Arc::new(Mutex::new(Course::Hold(0.0))),
@@ -36,7 +36,7 @@ impl Helm {
         }
     }
 
-    /// A law in the default queue.
+    /// Builds a law for one queue.
     pub fn law(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Steered {
             helm: self.clone(),
@@ -47,23 +47,26 @@ impl Helm {
         })
     }
 
-    /// From now on every packet is signalled with this probability.
+    /// Signals every packet with this probability, limited to [0, 1], from now on.
     pub fn hold(&self, probability: f64) {
         *self.course() = Course::Hold(probability.clamp(0.0, 1.0));
     }
 
-    /// From now on a PID controller moves the probability from where it is: `k_p` per packet,
-    /// `k_i` per packet and second, `k_d` in seconds per packet (pi-pd eq. 6).
+    /// Lets a PID controller with these gains move each law's probability from now on, starting at
+    /// the controller's last output: `k_p` per packet, `k_i` per packet and second, `k_d` in seconds
+    /// per packet (pi-pd eq. 6).
     pub fn control(&self, k_p: f64, k_i: f64, k_d: f64) {
         let gains = Coefficients::pid(k_p, k_i, k_d, self.interval.as_secs_f64());
         *self.course() = Course::Control(gains);
     }
 
+    /// Locks and returns the latest command.
     fn course(&self) -> MutexGuard<'_, Course> {
         self.course.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// A law under a [`Helm`].
 struct Steered {
     helm: Helm,
     target: Target,
@@ -73,6 +76,7 @@ struct Steered {
 }
 
 impl Steered {
+    /// Returns the probability in force.
     fn probability(&self) -> f64 {
         match *self.helm.course() {
             Course::Hold(probability) => probability,
@@ -80,6 +84,7 @@ impl Steered {
         }
     }
 
+    /// Returns the distance of the queue from the target, in packets.
     fn error_pkts(&self, q: &QueueView) -> f64 {
         f64::from(q.packets) - self.target.pkts(q)
     }
@@ -146,14 +151,14 @@ mod tests {
     use crate::laws::testing::{probed, site, view};
 
     #[test]
-    fn holds_what_it_is_told_and_controls_from_there() {
+    fn a_law_holds_the_commanded_probability_until_the_controller_takes_over() {
         let interval = Span::from_millis(10);
         let helm = Helm::new(SetPoint::Packets(50.0), interval);
         let mut law = helm.law(&site());
         helm.hold(7.0);
         assert_eq!(probed(&*law, "p"), 1.0);
         helm.control(0.0, 0.1, 0.0);
-        // K_I·T/2 for the first error, K_I·T for the second, which has that of before as well.
+        // The first error adds K_I·T/2, and the second K_I·T (by the trapezoidal rule).
         for (k, want) in [(1, 0.0005 * 10.0), (2, 0.0015 * 10.0)] {
             law.handle_timeout(Time::ZERO + interval * k, &view(60));
             assert!((probed(&*law, "p") - want).abs() < 1e-12);

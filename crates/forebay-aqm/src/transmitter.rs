@@ -1,6 +1,6 @@
-//! The end of a link that takes packets from a queue: at a constant rate, from a token bucket, or
-//! as a recorded trace lets it. It knows when it is next free and when a packet is out; packets stay
-//! with the caller.
+//! The sending end of a link, which takes packets from a queue: at a constant rate, through a token
+//! bucket, or by a recorded trace. It computes when it takes the next packet and when each packet has
+//! been sent; packets stay with the caller.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use crate::discipline::{Departure, Dequeued, Discipline, Packet, Sink};
 use crate::queue::Queue;
 use crate::rate_trace::RateTrace;
 
-/// What a link can carry.
+/// The capacity of a link over time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
-    /// A constant rate that saves nothing.
+    /// A constant rate.
     Constant(Rate),
-    /// A constant rate that saves what a pause leaves unused, up to `burst`: it leaves at once
-    /// after the pause, as from Linux's `tbf`.
+    /// A token bucket, as Linux's `tbf`: unused capacity is saved up to `burst` and can be sent at
+    /// once.
     Bucket {
-        /// The long-term rate.
+        /// The rate at which tokens arrive.
         rate: Rate,
-        /// Bytes that a pause can save.
+        /// The size of the bucket.
         burst: Bytes,
     },
-    /// A constant rate at which packets are let go whole: each is out at once, and the next one after
-    /// its time, as from Linux's CAKE.
+    /// A constant rate at which whole packets are released, as by Linux's CAKE: each packet is sent at
+    /// once, and the next one follows after its transmission time.
     Shaped(Rate),
-    /// Opportunities to send, as a trace has them.
+    /// The opportunities to send of a trace.
     Recorded(Arc<RateTrace>),
 }
 
 impl Capacity {
-    /// A constant rate, saved up where `burst` is not zero.
+    /// Returns a constant rate if `burst` is zero, and a token bucket otherwise.
     pub fn of(rate: Rate, burst: Bytes) -> Capacity {
         match burst {
             Bytes(0) => Capacity::Constant(rate),
@@ -39,7 +39,8 @@ impl Capacity {
         }
     }
 
-    /// What it is behind this queue: one that shapes stands in the place of the bucket, as in Linux.
+    /// Returns the capacity of the link behind this queue. A discipline that shapes takes the place of
+    /// a token bucket, as in Linux.
     pub fn behind<P: Packet>(self, queue: &dyn Discipline<P>) -> Capacity {
         match self {
             Capacity::Bucket { rate, .. } if queue.shapes() => Capacity::Shaped(rate),
@@ -47,7 +48,7 @@ impl Capacity {
         }
     }
 
-    /// Over all of it. A law is told this rate, unless a scenario names one.
+    /// Returns the mean rate. A law is built for this rate unless a scenario states another.
     pub fn mean_rate(&self) -> Rate {
         match self {
             Capacity::Constant(rate) | Capacity::Shaped(rate) | Capacity::Bucket { rate, .. } => {
@@ -57,7 +58,7 @@ impl Capacity {
         }
     }
 
-    /// Rate at all times; zero where the link carries a packet now and then.
+    /// Returns the constant part of the rate: zero for a recorded trace.
     pub fn steady_rate(&self) -> Rate {
         match self {
             Capacity::Constant(rate) | Capacity::Shaped(rate) | Capacity::Bucket { rate, .. } => {
@@ -67,7 +68,8 @@ impl Capacity {
         }
     }
 
-    /// Bits that it can carry from the start up to and at `end`, besides the steady rate.
+    /// Returns the bits that a recorded trace can carry from time zero until `end`, inclusive; zero
+    /// for a constant rate.
     pub fn recorded_bits(&self, end: Time) -> u64 {
         match self {
             Capacity::Constant(_) | Capacity::Shaped(_) | Capacity::Bucket { .. } => 0,
@@ -75,7 +77,7 @@ impl Capacity {
         }
     }
 
-    /// The rate from here on; a recorded link has a constant one then.
+    /// Changes the rate. A recorded link becomes one with a constant rate.
     pub fn set_rate(&mut self, to: Rate) {
         match self {
             Capacity::Bucket { rate, .. } | Capacity::Shaped(rate) => *rate = to,
@@ -84,25 +86,25 @@ impl Capacity {
     }
 }
 
-/// A packet that the link has taken.
+/// The transmission of a packet that the link has taken from the queue.
 #[derive(Debug)]
-pub struct Sent<P> {
+pub struct Transmission<P> {
     /// The packet as it left the queue.
     pub departure: Departure<P>,
-    /// When its last bit is out.
-    pub out: Time,
+    /// The time at which the last bit of the packet has left.
+    pub end: Time,
 }
 
-/// A change of the link's rate at a time that is known beforehand.
+/// A change of the link's rate at a time that is known in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateStep {
-    /// When the rate changes.
+    /// The time of the change.
     pub at: Time,
     /// The rate from then on.
     pub rate: Rate,
 }
 
-/// The sending end of a link, in exact time: a late call gives the same times.
+/// The sending end of a link. Its times are exact: they do not depend on how late it is called.
 #[derive(Debug)]
 pub struct Transmitter {
     pace: Pace,
@@ -110,29 +112,30 @@ pub struct Transmitter {
     free: bool,
 }
 
+/// The state of the capacity.
 #[derive(Debug)]
 enum Pace {
     Constant {
         rate: Rate,
-        /// Rest of the rounding to ns, so that the long-run rate is exact.
+        /// The remainder of rounding to nanoseconds, which keeps the long-run rate exact.
         remainder: u64,
-        /// A packet is out before its time and not behind it.
+        /// True if a packet is sent at the start of its transmission time, and not at the end.
         at_once: bool,
     },
     Bucket(Bucket),
     Recorded(Box<Opportunities>),
-    /// A rate whose changes are known beforehand. A link whose rate never changes has one of the
-    /// variants above and pays nothing for it.
+    /// A rate whose changes are known in advance. It is a variant of its own so that links with a
+    /// constant rate need not look for changes.
     Stepped(Box<Stepped>),
 }
 
 impl Transmitter {
-    /// Idle.
+    /// Creates the end of an idle link.
     ///
-    /// A trace has an opportunity to send 1500 bytes at each of its times. The link takes a packet
-    /// from the queue at an opportunity, so that its sojourn counts the wait for one. The packet
-    /// is out with its last byte, which may be several opportunities later. Bytes that are left
-    /// let the next packet go at the same time; bytes that the queue does not use are lost.
+    /// At each of its times, a trace has an opportunity to send 1500 bytes. The link takes a packet
+    /// from the queue at an opportunity, so that the wait for the opportunity is part of the sojourn
+    /// time. The packet has been sent with its last byte, which may be several opportunities later.
+    /// The rest of an opportunity is available to the next packet; it is lost if the queue is empty.
     pub fn new(capacity: &Capacity) -> Transmitter {
         Transmitter {
             pace: match capacity {
@@ -148,11 +151,11 @@ impl Transmitter {
         }
     }
 
-    /// Announces every change of the rate, in order of time, before the first packet. A recorded
-    /// link keeps to its trace.
+    /// Announces every change of the rate, in order of time, before the first packet. A recorded link
+    /// ignores them.
     ///
-    /// The end of each transmission is exact from its beginning then, also across changes. The
-    /// caller still calls [`set_rate`](Transmitter::set_rate) at the time of each change.
+    /// The end of each transmission is then known at its start, even across changes. The caller must
+    /// still call [`set_rate`](Transmitter::set_rate) at the time of each change.
     pub fn announce(&mut self, mut steps: Vec<RateStep>) {
         if steps.is_empty() || matches!(self.pace, Pace::Recorded(_)) {
             return;
@@ -163,20 +166,22 @@ impl Transmitter {
         self.pace = Pace::Stepped(Box::new(Stepped { pace, steps }));
     }
 
-    /// When the queue must be [asked](Transmitter::ask) next; `Time::MAX` while it is empty.
+    /// Returns the time at which the queue must be [asked](Transmitter::ask) next; `Time::MAX` while
+    /// the queue is empty.
     #[inline]
     pub fn due(&self) -> Time {
         self.due
     }
 
-    /// Whether nothing is being sent, so that an arrival may change [`due`](Transmitter::due).
+    /// Returns true if nothing is being sent, so that an arrival may change
+    /// [`due`](Transmitter::due).
     #[inline]
     pub fn is_free(&self) -> bool {
         self.free
     }
 
-    /// A packet has come to the queue while the link is free: whether to [ask](Transmitter::ask)
-    /// for one at once. An arrival at the time of an opportunity comes after it.
+    /// Takes note of an arrival at the queue. Returns true if the caller must [ask](Transmitter::ask)
+    /// for a packet at once. An arrival at the time of an opportunity is too late for it.
     #[inline(always)]
     pub fn arrived(&mut self, now: Time) -> bool {
         if !self.free {
@@ -192,15 +197,15 @@ impl Transmitter {
         }
     }
 
-    /// Takes the next packet from the queue, at [`due`](Transmitter::due), or at an arrival while
-    /// the link is free.
+    /// Takes the next packet from the queue. Called at [`due`](Transmitter::due), or at an arrival
+    /// while the link is free. Returns `None` if no packet may leave now.
     #[inline(always)]
     pub fn ask<P: Packet + Send>(
         &mut self,
         now: Time,
         queue: &mut Queue<P>,
         sink: &mut dyn Sink<P>,
-    ) -> Option<Sent<P>> {
+    ) -> Option<Transmission<P>> {
         let departure = match queue.dequeue(now, sink) {
             Dequeued::Packet(departure) => departure,
             Dequeued::Idle => {
@@ -214,15 +219,15 @@ impl Transmitter {
         };
         let bytes = departure.packet.bytes();
         self.free = false;
-        let (out, due) = self.pace.send(now, bytes);
+        let (end, due) = self.pace.send(now, bytes);
         self.due = due;
-        Some(Sent { departure, out })
+        Some(Transmission { departure, end })
     }
 
-    /// Nothing is sent before `until`, unless a packet arrives that may go.
+    /// Sends nothing before `until`, unless a packet arrives that may leave.
     #[inline(never)]
     fn pause(&mut self, now: Time, until: Time) {
-        debug_assert!(until > now, "a queue waits for a time that has passed");
+        debug_assert!(until > now, "the queue waits for a time in the past");
         self.free = true;
         self.due = match &mut self.pace {
             Pace::Constant { .. } | Pace::Bucket(_) | Pace::Stepped(_) => {
@@ -230,19 +235,19 @@ impl Transmitter {
                 until.max(Time::from_nanos(now.as_nanos() + 1))
             }
             Pace::Recorded(opportunities) => {
-                // The opportunity of `now` is lost.
+                // An opportunity at `now` is lost.
                 opportunities.skip_until(now);
                 opportunities.first_from(until)
             }
         };
     }
 
-    /// Changes the rate from `now` on. What is left of the packet being sent goes at the new rate,
-    /// and a recorded link has a constant rate from here on.
+    /// Changes the rate from `now` on. The rest of the packet in transmission is sent at the new rate.
+    /// A recorded link has a constant rate from now on.
     ///
-    /// Returns when the last bit of that packet is out, if the change moves this time. The end of a
-    /// packet across an [announced](Transmitter::announce) change does not move: it has always
-    /// counted with the change.
+    /// Returns the new end of that transmission, if the change moves it. An
+    /// [announced](Transmitter::announce) change moves no end, because the end took the change into
+    /// account.
     pub fn set_rate(&mut self, now: Time, rate: Rate) -> Option<Time> {
         let busy = !self.free && self.due > now;
         match &mut self.pace {
@@ -251,19 +256,19 @@ impl Transmitter {
                 None
             }
             Pace::Recorded(opportunities) => {
-                let left_bytes = match self.free {
+                let unsent_bytes = match self.free {
                     true => 0,
-                    false => opportunities.left_bytes_after(now),
+                    false => opportunities.unsent_bytes(now),
                 };
                 self.pace = Pace::constant(rate, false);
-                if left_bytes == 0 {
-                    // What waits for an opportunity goes at once.
+                if unsent_bytes == 0 {
+                    // A packet that waits for an opportunity is taken at once.
                     self.due = self.due.min(now);
                     return None;
                 }
-                let (out, due) = self.pace.send(now, left_bytes);
+                let (end, due) = self.pace.send(now, unsent_bytes);
                 self.due = due;
-                Some(out)
+                Some(end)
             }
             pace => {
                 let at_once = matches!(pace, Pace::Constant { at_once: true, .. });
@@ -276,6 +281,7 @@ impl Transmitter {
 }
 
 impl Pace {
+    /// Returns the state of an idle link with a constant rate.
     fn constant(rate: Rate, at_once: bool) -> Pace {
         Pace::Constant {
             rate,
@@ -284,7 +290,8 @@ impl Pace {
         }
     }
 
-    /// Sends a packet from `now` on. Returns when it is out, and when the queue is asked next.
+    /// Sends a packet from `now` on. Returns the end of the transmission, and the time at which the
+    /// queue must be asked next.
     #[inline(always)]
     fn send(&mut self, now: Time, bytes: u32) -> (Time, Time) {
         match self {
@@ -293,7 +300,7 @@ impl Pace {
         }
     }
 
-    /// The same at the rate of `now`.
+    /// Sends a packet at the current rate, without announced changes.
     #[inline(always)]
     fn send_steadily(&mut self, now: Time, bytes: u32) -> (Time, Time) {
         match self {
@@ -302,8 +309,8 @@ impl Pace {
                 remainder,
                 at_once,
             } => {
-                let (span, left) = rate.transmission(bytes, *remainder);
-                *remainder = left;
+                let (span, rest) = rate.transmission(bytes, *remainder);
+                *remainder = rest;
                 let due = now + span;
                 match at_once {
                     true => (now, due),
@@ -315,11 +322,11 @@ impl Pace {
                 (due, due)
             }
             Pace::Recorded(opportunities) => opportunities.send(now, bytes),
-            Pace::Stepped(_) => unreachable!("steps hold a steady pace"),
+            Pace::Stepped(_) => unreachable!("announced changes are not nested"),
         }
     }
 
-    /// Forgets the rounding of the busy period that has ended.
+    /// Resets the rounding remainder at the end of a busy period.
     fn rest(&mut self) {
         match self {
             Pace::Constant { remainder, .. } => *remainder = 0,
@@ -328,8 +335,8 @@ impl Pace {
         }
     }
 
-    /// Changes a steady rate from `now` on. `due` is when a transmission that lasts beyond `now`
-    /// ends at the old rate; returns when it ends at the new one.
+    /// Changes a constant rate from `now` on. `due` is the end of the current transmission at the old
+    /// rate; the result is its end at the new rate.
     #[cold]
     fn set_rate(&mut self, now: Time, to: Rate, due: Option<Time>) -> Option<Time> {
         match self {
@@ -340,8 +347,8 @@ impl Pace {
                     (*rate, *remainder) = (to, 0);
                     return None;
                 };
-                let (span, left) = unsent(due.since(now), *rate, *remainder, to);
-                (*rate, *remainder) = (to, left);
+                let (span, rest) = rescaled(due.since(now), *rate, *remainder, to);
+                (*rate, *remainder) = (to, rest);
                 Some(now + span)
             }
             Pace::Bucket(bucket) => bucket.set_rate(now, to),
@@ -350,43 +357,44 @@ impl Pace {
     }
 }
 
-/// Returns how long what takes `span` at rate `from` takes at rate `to`, with the new remainder of
-/// the rounding; `remainder` is the one before.
-fn unsent(span: Span, from: Rate, remainder: u64, to: Rate) -> (Span, u64) {
+/// Returns the time in which the data that takes `span` at rate `from` is sent at rate `to`, and the
+/// new rounding remainder; `remainder` is the old one.
+fn rescaled(span: Span, from: Rate, remainder: u64, to: Rate) -> (Span, u64) {
     let work = u128::from(span.as_nanos()) * u128::from(from.as_bps()) + u128::from(remainder);
     let rate = u128::from(to.as_bps());
     let nanos = |work: u128| u64::try_from(work).unwrap_or(u64::MAX);
     (Span::from_nanos(nanos(work / rate)), nanos(work % rate))
 }
 
-/// A steady pace and the changes of its rate that are still to come.
+/// A pace with announced changes of its rate.
 #[derive(Debug)]
 struct Stepped {
     pace: Pace,
-    /// The next one last. Those within the transmission that goes on are made already.
+    /// The future changes, the next one last. Changes during the current transmission have already
+    /// been applied.
     steps: Vec<RateStep>,
 }
 
 impl Stepped {
     fn send(&mut self, now: Time, bytes: u32) -> (Time, Time) {
-        let (mut out, mut due) = self.pace.send_steadily(now, bytes);
+        let (mut end, mut due) = self.pace.send_steadily(now, bytes);
         while let Some(step) = self.steps.last().filter(|step| step.at < due).copied() {
             self.steps.pop();
             if let Some(moved) = self.pace.set_rate(step.at, step.rate, Some(due)) {
-                if out == due {
-                    out = moved;
+                if end == due {
+                    end = moved;
                 }
                 due = moved;
             }
         }
-        (out, due)
+        (end, due)
     }
 
-    /// Makes the changes up to `now`; `due` is when a transmission that lasts beyond it ends.
+    /// Applies the changes up to `now`. `due` is the end of a transmission that is still in progress.
     fn reach(&mut self, now: Time, due: Option<Time>) {
         debug_assert!(
             due.is_none() || self.steps.last().is_none_or(|step| step.at > now),
-            "a change within a transmission that has not counted with it"
+            "a change during a transmission must have been applied at its start"
         );
         while let Some(step) = self.steps.last().filter(|step| step.at <= now).copied() {
             self.steps.pop();
@@ -395,22 +403,22 @@ impl Stepped {
     }
 }
 
-/// A token bucket as Linux's `tbf`: a packet is out when there are tokens for all of it.
+/// A token bucket, as Linux's `tbf`: a packet is sent when there are tokens for all of it.
 #[derive(Debug)]
 struct Bucket {
     rate: Rate,
     burst: Bytes,
-    /// In which it fills.
+    /// The time in which an empty bucket fills.
     depth_ns: i64,
-    /// When it held no tokens: it has filled at the rate since then, or would have, at this rate,
-    /// where that is before time zero.
+    /// The time at which the bucket was empty, if it has filled at the current rate since. It may be
+    /// before time zero. A time in the future means that a packet waits for tokens.
     empty_ns: i64,
-    /// Rest of the rounding to ns, so that the long-run rate is exact.
+    /// The remainder of rounding to nanoseconds, which keeps the long-run rate exact.
     remainder: u64,
 }
 
 impl Bucket {
-    /// It fills from time zero on.
+    /// Creates a bucket that is empty at time zero.
     fn new(rate: Rate, burst: Bytes) -> Bucket {
         Bucket {
             rate,
@@ -421,13 +429,14 @@ impl Bucket {
         }
     }
 
+    /// Returns the time in which an empty bucket fills.
     fn depth_ns(rate: Rate, burst: Bytes) -> i64 {
         let depth_ns = u128::from(burst.0) * 8 * 1_000_000_000 / u128::from(rate.as_bps());
         i64::try_from(depth_ns).unwrap_or(i64::MAX)
     }
 
-    /// Changes the rate from `now` on. Tokens are bytes, and stay as many. Returns when the packet
-    /// that waits for tokens is out, if there is one.
+    /// Changes the rate from `now` on. The number of tokens, in bytes, does not change. Returns the new
+    /// end of the transmission of a packet that waits for tokens.
     fn set_rate(&mut self, now: Time, rate: Rate) -> Option<Time> {
         let now_ns = now.as_nanos().cast_signed();
         let from = std::mem::replace(&mut self.rate, rate);
@@ -438,43 +447,43 @@ impl Bucket {
             false => full_ns.unsigned_abs(),
         }));
         if lacking_ns > 0 {
-            let (span, left) = unsent(amount, from, self.remainder, rate);
-            self.remainder = left;
-            let out = now + span;
-            self.empty_ns = out.as_nanos().cast_signed();
-            return Some(out);
+            let (span, rest) = rescaled(amount, from, self.remainder, rate);
+            self.remainder = rest;
+            let end = now + span;
+            self.empty_ns = end.as_nanos().cast_signed();
+            return Some(end);
         }
-        let (span, _) = unsent(amount, from, 0, rate);
+        let (span, _) = rescaled(amount, from, 0, rate);
         self.remainder = 0;
         let saved_ns = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
         self.empty_ns = now_ns.saturating_sub(saved_ns.min(self.depth_ns));
         None
     }
 
-    /// Takes a packet's tokens; when the packet is out.
+    /// Takes the tokens for a packet, and returns the end of its transmission.
     fn send(&mut self, now: Time, bytes: u32) -> Time {
         let now_ns = now.as_nanos().cast_signed();
-        // A full bucket takes no more.
+        // A full bucket gains no more tokens.
         if now_ns.saturating_sub(self.empty_ns) > self.depth_ns {
             self.empty_ns = now_ns - self.depth_ns;
             self.remainder = 0;
         }
-        let (span, left) = self.rate.transmission(bytes, self.remainder);
+        let (span, rest) = self.rate.transmission(bytes, self.remainder);
         self.empty_ns += span.as_nanos().cast_signed();
-        self.remainder = left;
+        self.remainder = rest;
         Time::from_nanos(self.empty_ns.max(now_ns).cast_unsigned())
     }
 }
 
-/// Where a trace stands: at an opportunity that has not passed, or one with bytes left.
+/// The position in a trace: the next opportunity, or the current one if bytes of it remain.
 #[derive(Debug)]
 struct Opportunities {
     trace: Arc<RateTrace>,
     next: usize,
-    /// When this round began.
+    /// The start of the current repetition of the trace.
     round: Time,
-    /// Bytes that the opportunity at hand still lets out; zero where it has not come.
-    left_bytes: u32,
+    /// The bytes that the current opportunity can still send; zero before the opportunity.
+    available_bytes: u32,
 }
 
 impl Opportunities {
@@ -483,16 +492,18 @@ impl Opportunities {
             trace,
             next: 0,
             round: Time::ZERO,
-            left_bytes: 0,
+            available_bytes: 0,
         }
     }
 
+    /// Returns the time of the opportunity at this position.
     fn at(&self) -> Time {
         self.round + self.trace.time(self.next)
     }
 
+    /// Moves on to the next opportunity.
     fn advance(&mut self) {
-        self.left_bytes = 0;
+        self.available_bytes = 0;
         if self.next + 1 == self.trace.times_ms.len() {
             self.round = self.at();
             self.next = 0;
@@ -501,30 +512,30 @@ impl Opportunities {
         }
     }
 
-    /// Returns how many bytes of the packet that was taken last go at opportunities after `now`.
-    fn left_bytes_after(&self, now: Time) -> u32 {
+    /// Returns the bytes of the last packet taken that are sent at opportunities after `now`.
+    fn unsent_bytes(&self, now: Time) -> u32 {
         let round_ns = Span::from_millis(u64::from(self.trace.round_ms())).as_nanos();
         let times = self.trace.times_ms.len() as u64;
         let passed = self.round.as_nanos() / round_ns * times + self.next as u64;
         let until_now = self.trace.bits_until(now) / (8 * u64::from(RateTrace::BYTES));
         let whole = passed.saturating_sub(until_now) * u64::from(RateTrace::BYTES);
-        let part = match self.left_bytes {
+        let part = match self.available_bytes {
             0 => 0,
-            // That opportunity may have passed, too.
+            // The current opportunity has passed as well.
             _ if passed < until_now => 0,
-            left => u64::from(RateTrace::BYTES - left),
+            available => u64::from(RateTrace::BYTES - available),
         };
         u32::try_from(whole + part).unwrap_or(u32::MAX)
     }
 
-    /// Goes to the first opportunity after `now`.
+    /// Moves to the first opportunity after `now`.
     fn skip_until(&mut self, now: Time) {
         while self.at() <= now {
             self.advance();
         }
     }
 
-    /// The first opportunity from `time` on; the trace stays where it is.
+    /// Returns the first opportunity at or after `time`, without moving.
     fn first_from(&self, time: Time) -> Time {
         if time == Time::MAX {
             return Time::MAX;
@@ -539,26 +550,26 @@ impl Opportunities {
         ahead.at()
     }
 
-    /// Sends a packet from `now` on, which is an opportunity; when it is out, and when the queue
-    /// is asked next.
+    /// Sends a packet from the opportunity at `now` on. Returns the end of the transmission, and the
+    /// time at which the queue must be asked next.
     fn send(&mut self, now: Time, bytes: u32) -> (Time, Time) {
         while self.at() < now {
             self.advance();
         }
-        let mut left = bytes;
+        let mut unsent = bytes;
         loop {
-            if self.left_bytes == 0 {
-                self.left_bytes = RateTrace::BYTES;
+            if self.available_bytes == 0 {
+                self.available_bytes = RateTrace::BYTES;
             }
-            let part = left.min(self.left_bytes);
-            self.left_bytes -= part;
-            left -= part;
-            let out = self.at();
-            if self.left_bytes == 0 {
+            let part = unsent.min(self.available_bytes);
+            self.available_bytes -= part;
+            unsent -= part;
+            let end = self.at();
+            if self.available_bytes == 0 {
                 self.advance();
             }
-            if left == 0 {
-                return (out, self.at());
+            if unsent == 0 {
+                return (end, self.at());
             }
         }
     }
@@ -567,7 +578,7 @@ impl Opportunities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discipline::testing::{buffer_of, sized, Gone, Packet};
+    use crate::discipline::testing::{buffer_of, sized, Drops, Packet};
     use crate::discipline::Discipline;
     use crate::queue_choice::QueueChoice;
     use forebay_units::Span;
@@ -576,12 +587,13 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    /// A queue before a transmitter, and what came out: number, when taken, when out, in us.
+    /// A queue in front of a transmitter, with a record of the transmissions: the number of the packet,
+    /// and the times in us at which it was taken and sent.
     struct Bench {
         queue: Queue<Packet>,
         link: Transmitter,
-        gone: Gone,
-        out: Vec<(u32, u64, u64)>,
+        drops: Drops,
+        sent: Vec<(u32, u64, u64)>,
         next: u32,
     }
 
@@ -591,8 +603,8 @@ mod tests {
             Bench {
                 queue: QueueChoice::default().build(&site, laws).unwrap(),
                 link: Transmitter::new(capacity),
-                gone: Gone::default(),
-                out: Vec::new(),
+                drops: Drops::default(),
+                sent: Vec::new(),
                 next: 0,
             }
         }
@@ -602,24 +614,24 @@ mod tests {
             Bench::new(&Capacity::Recorded(Arc::new(trace)))
         }
 
-        fn keep(&mut self, now: Time, sent: Option<Sent<Packet>>) {
-            if let Some(sent) = sent {
+        fn record(&mut self, now: Time, transmission: Option<Transmission<Packet>>) {
+            if let Some(sent) = transmission {
                 assert_eq!(
                     sent.departure.sojourn,
-                    now.since(sent.departure.packet.came)
+                    now.since(sent.departure.packet.arrived)
                 );
                 let us = |time: Time| time.as_nanos() / 1000;
-                self.out
-                    .push((sent.departure.packet.id, us(now), us(sent.out)));
+                self.sent
+                    .push((sent.departure.packet.id, us(now), us(sent.end)));
             }
         }
 
-        /// Does all that is due by `end`.
+        /// Runs everything that is due by `end`.
         fn run(&mut self, end: Time) {
             while self.link.due() <= end {
                 let now = self.link.due();
-                let sent = self.link.ask(now, &mut self.queue, &mut self.gone);
-                self.keep(now, sent);
+                let sent = self.link.ask(now, &mut self.queue, &mut self.drops);
+                self.record(now, sent);
             }
         }
 
@@ -627,10 +639,10 @@ mod tests {
             self.run(now);
             let packet = sized(self.next, bytes, now);
             self.next += 1;
-            self.queue.enqueue(now, packet, &mut self.gone);
+            self.queue.enqueue(now, packet, &mut self.drops);
             if self.link.arrived(now) {
-                let sent = self.link.ask(now, &mut self.queue, &mut self.gone);
-                self.keep(now, sent);
+                let sent = self.link.ask(now, &mut self.queue, &mut self.drops);
+                self.record(now, sent);
             }
         }
     }
@@ -643,41 +655,41 @@ mod tests {
         }
         bench.run(at_ms(100));
         // 4000 bits at 45 Mbit/s take 88.9 us, and nine of them exactly 800 us.
-        assert_eq!(bench.out[0], (0, 1000, 1088));
-        assert_eq!(bench.out[8].2, 1800);
+        assert_eq!(bench.sent[0], (0, 1000, 1088));
+        assert_eq!(bench.sent[8].2, 1800);
         assert!(bench.link.is_free() && bench.link.due() == Time::MAX);
     }
 
     #[test]
-    fn a_shaper_lets_a_packet_go_whole() {
+    fn a_shaper_sends_each_packet_at_once() {
         let mut bench = Bench::new(&Capacity::Shaped(Rate::from_bps(8_000_000)));
         for _ in 0..3 {
             bench.arrive(at_ms(10), 1000);
         }
-        // A pause saves nothing.
+        // Idle time saves nothing.
         bench.arrive(at_ms(30), 1000);
         bench.arrive(at_ms(30), 1000);
         bench.run(at_ms(100));
-        let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| out / 1000).collect();
+        let out: Vec<u64> = bench.sent.iter().map(|(_, _, out)| out / 1000).collect();
         assert_eq!(out, [10, 11, 12, 30, 31]);
     }
 
     #[test]
-    fn a_bucket_lets_out_at_once_what_a_pause_has_saved() {
-        // 1000 bytes take 1 ms; it saves two of them.
+    fn a_token_bucket_sends_saved_bytes_at_once() {
+        // 1000 bytes take 1 ms, and the bucket holds two packets.
         let rate = Rate::from_bps(8_000_000);
         let burst = Bytes(2000);
         let mut bench = Bench::new(&Capacity::Bucket { rate, burst });
         for _ in 0..4 {
             bench.arrive(at_ms(10), 1000);
         }
-        // Half a millisecond's tokens; then, after 30 ms, two packets' and no more.
+        // Tokens of half a millisecond; then, after 30 ms, those of two packets and no more.
         bench.arrive(Time::from_nanos(12_500_000), 1000);
         for _ in 0..3 {
             bench.arrive(at_ms(42), 1000);
         }
         bench.run(at_ms(100));
-        let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+        let out: Vec<u64> = bench.sent.iter().map(|(_, _, out)| *out).collect();
         assert_eq!(
             out,
             [10_000, 10_000, 11_000, 12_000, 13_000, 42_000, 42_000, 43_000]
@@ -691,40 +703,40 @@ mod tests {
             bench.arrive(Time::ZERO, 1500);
         }
         bench.run(at_ms(100));
-        let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| out / 1000).collect();
+        let out: Vec<u64> = bench.sent.iter().map(|(_, _, out)| out / 1000).collect();
         assert_eq!(out, [2, 2, 5, 10, 12, 12, 15, 20]);
     }
 
     #[test]
-    fn a_packet_is_taken_at_an_opportunity_and_out_with_its_last_byte() {
+    fn a_packet_is_taken_at_an_opportunity_and_sent_with_its_last_byte() {
         let mut bench = Bench::traced("2\n5\n10\n");
         for bytes in [1000, 500, 1600, 100] {
             bench.arrive(at_ms(1), bytes);
         }
         bench.run(at_ms(100));
-        // The third takes a time and 100 bytes of the next; the fourth shares that.
+        // The third packet uses an opportunity and 100 bytes of the next, which the fourth shares.
         let want = [(0, 2, 2), (1, 2, 2), (2, 5, 10), (3, 10, 10)];
         assert_eq!(
-            bench.out,
+            bench.sent,
             want.map(|(id, now, out)| (id, 1000 * now, 1000 * out))
         );
     }
 
     #[test]
-    fn what_is_not_used_is_lost() {
+    fn unused_bytes_of_an_opportunity_are_lost() {
         let mut bench = Bench::traced("2\n5\n5\n10\n");
         bench.arrive(at_ms(1), 700);
-        // 800 bytes were left at 2 ms; at 3 ms they are gone.
+        // 800 bytes of the opportunity at 2 ms are not used; at 3 ms they are lost.
         bench.arrive(at_ms(3), 700);
-        // An arrival at an opportunity comes after it, and after its twin.
+        // An arrival at 5 ms is too late for both opportunities at 5 ms.
         bench.arrive(at_ms(5), 700);
         bench.arrive(at_ms(1001), 1500);
         bench.run(at_ms(2000));
         let want = [(0, 2), (1, 5), (2, 10), (3, 1002)];
-        assert_eq!(bench.out, want.map(|(id, at)| (id, 1000 * at, 1000 * at)));
+        assert_eq!(bench.sent, want.map(|(id, at)| (id, 1000 * at, 1000 * at)));
     }
 
-    /// Gives a packet at even ms only.
+    /// A discipline that releases packets at even milliseconds only.
     struct Gate(Vec<Packet>);
 
     impl Discipline<Packet> for Gate {
@@ -741,7 +753,7 @@ mod tests {
             }
             let packet = self.0.remove(0);
             Dequeued::Packet(Departure {
-                sojourn: now.since(packet.came),
+                sojourn: now.since(packet.arrived),
                 packet,
                 class: 0,
             })
@@ -774,47 +786,47 @@ mod tests {
         assert!(bench.link.is_free() && bench.link.due() == at_ms(2));
         bench.arrive(Time::from_nanos(1_500_000), 1000);
         bench.run(at_ms(100));
-        assert_eq!(bench.out, [(0, 2000, 3000), (1, 4000, 5000)]);
+        assert_eq!(bench.sent, [(0, 2000, 3000), (1, 4000, 5000)]);
 
         let mut bench = Bench::traced("3\n4\n5\n6\n7\n");
         bench.queue = Queue::Other(Box::new(Gate(Vec::new())));
         bench.arrive(at_ms(1), 1000);
         bench.arrive(at_ms(1), 1000);
         bench.run(at_ms(100));
-        // Both at 4 ms: the first leaves 500 bytes, and the second is out with the next time.
-        assert_eq!(bench.out, [(0, 4000, 4000), (1, 4000, 5000)]);
+        // Both packets are taken at 4 ms: 500 bytes remain for the second, which ends at 5 ms.
+        assert_eq!(bench.sent, [(0, 4000, 4000), (1, 4000, 5000)]);
     }
 
-    /// A change of the rate that was not announced, and the end of the packet being sent by it.
+    /// Changes the rate. Returns the new end of the current transmission in us, if it moves.
     fn change(bench: &mut Bench, now: Time, rate: Rate) -> Option<u64> {
         bench.run(now);
         let moved = bench.link.set_rate(now, rate);
-        moved.map(|out| out.as_nanos() / 1000)
+        moved.map(|end| end.as_nanos() / 1000)
     }
 
     const SLOW: Rate = Rate::from_bps(1);
     const FAST: Rate = Rate::from_bps(8_000_000);
 
     #[test]
-    fn what_is_left_of_a_packet_goes_at_the_new_rate() {
+    fn the_rest_of_a_packet_is_sent_at_the_new_rate() {
         let mut bench = Bench::new(&Capacity::Constant(FAST));
         bench.arrive(at_ms(10), 1000);
         bench.arrive(at_ms(10), 1000);
-        // Half of the first is sent; a quarter goes at half the rate, and the rest at 1 bit/s, for a
-        // second in which 1 bit is sent.
+        // Half of the first packet is sent at the first rate, a quarter at half the rate, and 1 bit at
+        // 1 bit/s in the second before the last change.
         let half = Time::from_nanos(10_500_000);
         let moved = change(&mut bench, half, Rate::from_bps(4_000_000));
         assert_eq!(moved, Some(11_500));
         assert_eq!(change(&mut bench, at_ms(11), SLOW), Some(2_000_011_000));
         assert_eq!(change(&mut bench, at_ms(1011), FAST), Some(1_011_250 - 1));
         bench.run(at_ms(2000));
-        assert_eq!(bench.out[1], (1, 1_011_249, 1_012_249));
-        // Nothing is being sent: nothing moves.
+        assert_eq!(bench.sent[1], (1, 1_011_249, 1_012_249));
+        // Without a transmission nothing moves.
         assert_eq!(change(&mut bench, at_ms(3000), SLOW), None);
     }
 
     #[test]
-    fn an_announced_change_counts_from_the_start_of_a_packet() {
+    fn the_end_of_a_transmission_takes_announced_changes_into_account() {
         let steps = [
             (Time::from_nanos(10_500_000), Rate::from_bps(4_000_000)),
             (at_ms(11), SLOW),
@@ -837,14 +849,14 @@ mod tests {
                 assert_eq!(change(&mut bench, step.at, step.rate), None);
             }
             bench.run(at_ms(2000));
-            let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+            let out: Vec<u64> = bench.sent.iter().map(|(_, _, out)| *out).collect();
             let saved = u64::from(capacity != Capacity::Constant(FAST));
             assert_eq!(out, [1_011_249 - saved, 1_012_249 - saved], "{capacity:?}");
         }
     }
 
     #[test]
-    fn a_shaper_goes_on_at_once_at_the_new_rate() {
+    fn a_shaper_applies_a_new_rate_at_once() {
         for announced in [true, false] {
             let mut bench = Bench::new(&Capacity::Shaped(SLOW));
             let step = RateStep {
@@ -856,56 +868,56 @@ mod tests {
             }
             bench.arrive(at_ms(10), 1000);
             bench.arrive(at_ms(10), 1000);
-            // The first went whole; the second waits for what is left of its time.
+            // The first packet was sent at once; the second waits for the rest of its time.
             assert_eq!(change(&mut bench, step.at, step.rate), None);
             bench.run(at_ms(2000));
-            let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+            let out: Vec<u64> = bench.sent.iter().map(|(_, _, out)| *out).collect();
             assert_eq!(out, [10_000, 1_010_999], "announced: {announced}");
         }
     }
 
     #[test]
-    fn tokens_are_bytes_at_every_rate() {
+    fn a_new_rate_does_not_change_the_number_of_tokens() {
         let burst = Bytes(2000);
         for (before, after) in [(FAST, SLOW), (SLOW, FAST)] {
             let mut bench = Bench::new(&Capacity::Bucket { rate: FAST, burst });
-            // Full at 10 ms, at any rate.
+            // The bucket is full at 10 ms, whatever the rate.
             assert_eq!(change(&mut bench, at_ms(10), before), None);
             assert_eq!(change(&mut bench, at_ms(11), after), None);
             for _ in 0..3 {
                 bench.arrive(at_ms(20), 1000);
             }
             bench.run(at_ms(100));
-            let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+            let out: Vec<u64> = bench.sent.iter().map(|(_, _, out)| *out).collect();
             assert_eq!(out[..2], [20_000, 20_000], "{before:?}, {after:?}");
             if after == FAST {
                 assert_eq!(out[2], 21_000);
             } else {
-                // A packet that waits for tokens gets them at the new rate.
+                // A packet that waits for tokens receives them at the new rate.
                 assert_eq!(change(&mut bench, at_ms(120), FAST), Some(120_999));
             }
         }
     }
 
     #[test]
-    fn a_trace_that_becomes_a_rate_keeps_no_packet() {
-        // 1000 bytes go at 2 ms, and 1500 at 5 ms, of which the second packet has taken 500 at 2 ms.
+    fn a_constant_rate_after_a_trace_finishes_the_current_packet() {
+        // The first packet takes 1000 bytes at 2 ms; the second 500 bytes at 2 ms and 1500 at 5 ms.
         let mut bench = Bench::traced("2\n5\n9000\n");
         for bytes in [1000, 3000, 1000] {
             bench.arrive(at_ms(1), bytes);
         }
         bench.run(at_ms(6));
-        assert_eq!(bench.out.last(), Some(&(1, 2_000, 9_000_000)));
-        // 1000 bytes are left of it.
+        assert_eq!(bench.sent.last(), Some(&(1, 2_000, 9_000_000)));
+        // 1000 bytes of it remain.
         assert_eq!(change(&mut bench, at_ms(6), FAST), Some(7_000));
         bench.run(at_ms(100));
-        assert_eq!(bench.out.last(), Some(&(2, 7_000, 8_000)));
+        assert_eq!(bench.sent.last(), Some(&(2, 7_000, 8_000)));
 
-        // One that waits for an opportunity goes at once.
+        // A packet that waits for an opportunity is taken at once.
         let mut bench = Bench::traced("9000\n");
         bench.arrive(at_ms(1), 1000);
         assert_eq!(change(&mut bench, at_ms(6), FAST), None);
         bench.run(at_ms(100));
-        assert_eq!(bench.out, [(0, 6_000, 7_000)]);
+        assert_eq!(bench.sent, [(0, 6_000, 7_000)]);
     }
 }

@@ -1,65 +1,67 @@
-//! A law over a law: a tuner watches the queue and adjusts another law's settings while it runs.
-//! Adaptive RED, PD-RED, STPI and STRED are built so.
+//! Tuned laws: a tuner watches the queue and adjusts the settings of another law while it runs.
+//! Adaptive RED, PD-RED, STPI and STRED are such laws.
 
 use forebay_units::{Rng, SetPoint, Span, Time};
 
 use crate::clock::{self, State, Ticking};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Verdict};
 
-/// Adjusts a law of type `L`, on arrivals or on a clock of its own.
+/// A tuner of a law of type `L`. It acts on packets or on a clock of its own.
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Tuner<L>: Send {
-    /// Time between two calls of `tick`; more than zero. `None`: the tuner keeps no clock.
+    /// Returns the time between two ticks, which is above zero; `None` if the tuner keeps no clock.
     fn interval(&self) -> Option<Span> {
         None
     }
 
+    /// Adjusts the law at a tick that was due at `now`.
     fn tick(&mut self, q: &QueueView, now: Time, law: &mut L) {}
 
-    /// The law has judged an arrival.
+    /// Adjusts the law after it has judged an arrival.
     fn arrival(&mut self, now: Time, law: &mut L) {}
 
-    /// Whether [`departure`](Self::departure) does anything.
+    /// Returns true if [`departure`](Self::departure) must be called.
     fn watches_departures(&self) -> bool {
         true
     }
 
-    /// A packet leaves the queue for the link.
+    /// Takes note of a packet that leaves the queue for the link.
     fn departure(&mut self, now: Time, p: &PacketMeta) {}
 
-    /// As [`FluidLaw::take_fluid`]: what [`arrival`](Self::arrival) and [`departure`](Self::departure) do,
-    /// for all of them.
+    /// Takes note of all packets of a step of the fluid model, as [`arrival`](Self::arrival) and
+    /// [`departure`](Self::departure) do of each.
     fn take_fluid(&mut self, step: &FluidStep, law: &mut L) {
         self.arrival(step.end, law);
     }
 
-    /// The link has run out of packets.
+    /// Takes note that the link has run out of packets.
     fn idle(&mut self, now: Time) {}
 
-    /// Whether [`idle`](Self::idle) counts, so that `take_fluid` takes no time in which the link idles.
+    /// Returns true if the tuner needs [`idle`](Self::idle), so that `take_fluid` cannot process a step
+    /// with idle time.
     fn watches_idle(&self) -> bool {
         false
     }
 
-    /// As [`Law::set_point`], where the set-point is the tuner's.
+    /// Moves the tuner's set-point. Returns false if the tuner has none.
     fn set_point(&mut self, set_point: SetPoint) -> bool {
         false
     }
 
-    /// Named inner values besides the law's.
+    /// Reports the tuner's state variables by name.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
 
-    /// Returns all that [`tick`](Self::tick) and the law's own ticks change, as
-    /// [`Ticking::state`] does.
+    /// Returns every variable that [`tick`](Self::tick) and the law's own ticks change: see
+    /// [`Ticking::state`].
     fn state(&self, law: &L) -> Option<State> {
         None
     }
 
-    /// Comes to where this many ticks would lead, up to the one at `last`, with the law as it is. See
-    /// [`Ticking::skip`].
+    /// Advances the tuner by this many ticks, the last of which is due at `last`, with the law's
+    /// current output: see [`Ticking::skip`].
     fn skip(&mut self, q: &QueueView, last: Time, ticks: u64, law: &mut L) {}
 
-    /// Returns times at which something begins to count: see [`Ticking::edges`].
+    /// Returns times at which the tuner's input changes: see [`Ticking::edges`].
     fn edges(&self) -> [Option<Time>; 2] {
         [None, None]
     }
@@ -73,7 +75,7 @@ pub struct Tuned<L, T> {
 }
 
 impl<L: Law, T: Tuner<L>> Tuned<L, T> {
-    /// The tuner's first tick is one interval after the start.
+    /// Combines a law and a tuner, whose first tick is one interval after time zero.
     pub fn new(law: L, tuner: T) -> Self {
         Tuned {
             next: tuner.interval().map(|interval| Time::ZERO + interval),
@@ -115,7 +117,7 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
         }
     }
 
-    /// Both clocks in order of time; the law first where they meet.
+    /// Runs both clocks in order of time, the law first if both are due at the same time.
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
         self.next = self.next.map(|next| clock::run(self, next, now, q));
         self.law.handle_timeout(now, q);
@@ -131,7 +133,8 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
     }
 }
 
-/// Parts in which a tuned law skips ticks: what its tuner sees of it is held in each.
+/// The number of parts in which ticks of a tuned law are skipped. Within a part, the tuner sees a
+/// constant output of the law.
 const PARTS: u64 = 16;
 
 impl<L: Law, T: Tuner<L>> Ticking for Tuned<L, T> {
@@ -150,13 +153,13 @@ impl<L: Law, T: Tuner<L>> Ticking for Tuned<L, T> {
 
     fn skip(&mut self, first: Time, ticks: u64, q: &QueueView) {
         let interval = self.interval();
-        let (mut next, mut left) = (first, ticks);
-        while left > 0 {
-            let part = left.min(ticks.div_ceil(PARTS));
+        let (mut next, mut remaining) = (first, ticks);
+        while remaining > 0 {
+            let part = remaining.min(ticks.div_ceil(PARTS));
             let last = next + interval * (part - 1);
             self.law.handle_timeout(last, q);
             self.tuner.skip(q, last, part, &mut self.law);
-            (next, left) = (last + interval, left - part);
+            (next, remaining) = (last + interval, remaining - part);
         }
     }
 
@@ -167,12 +170,12 @@ impl<L: Law, T: Tuner<L>> Ticking for Tuned<L, T> {
 
 impl<L: Law, T: Tuner<L>> FluidLaw for Tuned<L, T> {
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
-        let seen = step.missed == 0 || !self.tuner.watches_idle();
-        let whole = seen && self.law.take_fluid(step);
-        if whole {
+        let is_complete = step.missed == 0 || !self.tuner.watches_idle();
+        let processed = is_complete && self.law.take_fluid(step);
+        if processed {
             self.tuner.take_fluid(step, &mut self.law);
         }
-        whole
+        processed
     }
 
     fn intensity(&self, q: &QueueView) -> Option<f64> {
@@ -185,12 +188,12 @@ mod tests {
     use super::*;
     use crate::laws::testing::view;
 
-    /// Keeps the times of its ticks, in ms.
+    /// A law that records the times of its ticks, in ms.
     #[derive(Default)]
     struct Clock {
         every_ms: u64,
         next_ms: u64,
-        seen: Vec<(u64, usize)>,
+        ticks: Vec<(u64, usize)>,
     }
 
     impl Law for Clock {
@@ -199,7 +202,7 @@ mod tests {
         }
         fn handle_timeout(&mut self, now: Time, _q: &QueueView) {
             while self.poll_timeout().is_some_and(|due| due <= now) {
-                self.seen.push((self.next_ms, usize::MAX));
+                self.ticks.push((self.next_ms, usize::MAX));
                 self.next_ms += self.every_ms;
             }
         }
@@ -207,6 +210,7 @@ mod tests {
 
     impl FluidLaw for Clock {}
 
+    /// A tuner that records in the law how many ticks the law had run before.
     struct Counter;
 
     impl Tuner<Clock> for Counter {
@@ -214,8 +218,8 @@ mod tests {
             Some(Span::from_millis(4))
         }
         fn tick(&mut self, _q: &QueueView, now: Time, law: &mut Clock) {
-            let ticks = law.seen.len();
-            law.seen.push((now.as_nanos() / 1_000_000, ticks));
+            let count = law.ticks.len();
+            law.ticks.push((now.as_nanos() / 1_000_000, count));
         }
     }
 
@@ -230,7 +234,7 @@ mod tests {
         tuned.handle_timeout(Time::ZERO + Span::from_millis(9), &view(0));
         let law = usize::MAX;
         let want = [(2, law), (4, law), (4, 2), (6, law), (8, law), (8, 5)];
-        assert_eq!(tuned.law.seen, want);
+        assert_eq!(tuned.law.ticks, want);
         assert_eq!(
             tuned.poll_timeout(),
             Some(Time::ZERO + Span::from_millis(10))

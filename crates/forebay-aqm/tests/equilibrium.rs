@@ -1,11 +1,12 @@
-//! Windows at rest and around it, and where mixes of flows settle under every law of the registry.
+//! The equilibrium of windows and their dynamics around it, and the equilibria of mixes of flows under
+//! every registered law.
 
 use forebay_aqm::laws::{find, LAWS};
 use forebay_theory::equilibrium::{Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows};
 use forebay_theory::window_law::WindowLaw;
 use forebay_units::{Bytes, Rate, Site};
 
-/// 10 000 packets/s.
+/// Returns a link of 10 000 packets/s.
 fn site(buffer_pkts: f64) -> Site {
     Site {
         rate: Rate::from_bps(80_000_000),
@@ -16,7 +17,7 @@ fn site(buffer_pkts: f64) -> Site {
 
 const CAPACITY: f64 = 10_000.0;
 
-/// x of a·x = b, by Gaussian elimination with pivots.
+/// Solves a·x = b by Gaussian elimination with partial pivoting.
 fn solved(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for k in 0..n {
@@ -34,42 +35,43 @@ fn solved(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         }
     }
     for k in (0..n).rev() {
-        let rest: f64 = (k + 1..n).map(|j| a[k][j] * b[j]).sum();
-        b[k] = (b[k] - rest) / a[k][k];
+        let sum: f64 = (k + 1..n).map(|j| a[k][j] * b[j]).sum();
+        b[k] = (b[k] - sum) / a[k][k];
     }
     b
 }
 
-/// The motion's answer to a change that stays is the slope of the window at rest.
+/// The steady-state response of the linear window dynamics equals the slope of the equilibrium window.
 #[test]
-fn motions_end_at_the_next_rest() {
+fn the_steady_state_response_is_the_slope_of_the_equilibrium() {
     for law in WindowLaw::ALL {
         for p in [1e-4, 3e-3, 0.05, 0.3] {
             for rtt_s in [0.004, 0.03, 0.2] {
                 let motion = law.motion(p, rtt_s);
                 assert_eq!(motion.b.len(), law.order());
-                let ends = |by: &[f64]| {
-                    let x = solved(motion.a.clone(), by.iter().map(|b| -b).collect());
+                let steady_state = |input: &[f64]| {
+                    let x = solved(motion.a.clone(), input.iter().map(|b| -b).collect());
                     let w: f64 = motion.c.iter().zip(&x).map(|(c, x)| c * x).sum();
                     w
                 };
                 let slope =
                     |step: f64, at: &dyn Fn(f64) -> f64| (at(step) - at(-step)) / step / 2.0;
                 let w = law.window_pkts(p, rtt_s);
-                let by_p = slope(1e-5 * p, &|step| law.window_pkts(p + step, rtt_s));
-                let by_rtt = slope(1e-5 * rtt_s, &|step| law.window_pkts(p, rtt_s + step));
-                // A sliver of a region of CUBIC does not move.
+                let slope_in_p = slope(1e-5 * p, &|step| law.window_pkts(p + step, rtt_s));
+                let slope_in_rtt = slope(1e-5 * rtt_s, &|step| law.window_pkts(p, rtt_s + step));
+                // CUBIC's window is constant in a narrow region.
                 let near = |got: f64, want: f64| (got - want).abs() < 0.02 * w + 1e-5 * want.abs();
                 let name = law.name();
-                let (got, want) = (p * ends(&motion.b), p * by_p);
+                let (got, want) = (p * steady_state(&motion.b), p * slope_in_p);
                 assert!(near(got, want), "{name} p={p} R={rtt_s}: {got} {want}");
-                let (got, want) = (rtt_s * ends(&motion.e), rtt_s * by_rtt);
+                let (got, want) = (rtt_s * steady_state(&motion.e), rtt_s * slope_in_rtt);
                 assert!(near(got, want), "{name} p={p} R={rtt_s}: {got} {want}");
             }
         }
     }
 }
 
+/// Returns a mix of flows; each class has a window law, a share of the flows, and an RTT ratio.
 fn mix(classes: &[(WindowLaw, f64, f64)], flows: f64, propagation_s: f64) -> MixedFlows {
     let class = |&(window_law, share, rtt_ratio): &(WindowLaw, f64, f64)| {
         FlowClass::of_share(window_law, share, rtt_ratio)
@@ -89,7 +91,7 @@ fn a_mix_fills_the_link() {
         40.0,
         0.08,
     );
-    // In any order: the last answer is where the next is looked for.
+    // The order matters, because each search starts at the last solution.
     for queue_pkts in [0.0, 5.0, 2e9, 100.0, 1e5] {
         let p = flows.probability(queue_pkts);
         let rate = flows.rate_pkts_per_s(p, queue_pkts);
@@ -100,9 +102,10 @@ fn a_mix_fills_the_link() {
     }
 }
 
-/// Flows of Reno as a mix of one class, of two alike, and as what they are.
+/// Reno flows have the same equilibrium as a mix of one class, as a mix of two equal classes, and as
+/// `RenoFlows`.
 #[test]
-fn a_mix_of_reno_settles_as_reno() {
+fn a_mix_of_reno_flows_has_the_equilibrium_of_reno() {
     let mut kinds = Vec::new();
     for law in LAWS {
         for buffer_pkts in [60.0, 1e4, 1e9] {
@@ -121,7 +124,7 @@ fn a_mix_of_reno_settles_as_reno() {
                 for classes in [&[(WindowLaw::Reno, 1.0, 1.0)][..], &[half, half]] {
                     let mixed = configured.settle(&mix(classes, flows, 0.1), &site).unwrap();
                     let name = format!("{} {flows} {buffer_pkts}", law.kind);
-                    let told = |it: &Equilibrium| match it {
+                    let summary = |equilibrium: &Equilibrium| match equilibrium {
                         Equilibrium::Linear {
                             point, queue_pkts, ..
                         } => ("linear", *queue_pkts, point.probability()),
@@ -141,7 +144,7 @@ fn a_mix_of_reno_settles_as_reno() {
                         } => ("jump", *queue_pkts, *probability),
                         Equilibrium::Small { .. } => unreachable!("Reno has no least window"),
                     };
-                    let (got, want) = (told(&mixed), told(&alone));
+                    let (got, want) = (summary(&mixed), summary(&alone));
                     assert_eq!(got.0, want.0, "{name}");
                     assert!(
                         (got.1 - want.1).abs() <= 1e-9 * want.1,
@@ -162,14 +165,14 @@ fn a_mix_of_reno_settles_as_reno() {
 }
 
 #[test]
-fn windows_below_the_least_are_told() {
+fn windows_below_the_minimum_are_reported() {
     let law = find("pi").unwrap().read(&[]).unwrap();
     let site = site(1e6);
     let at = |law_of, flows: f64| {
         let flows = mix(&[(law_of, 1.0, 1.0)], flows, 0.06);
-        let found = law.settle(&flows, &site).unwrap();
-        let small = matches!(found, Equilibrium::Small { .. });
-        // PI holds its queue whatever it takes.
+        let equilibrium = law.settle(&flows, &site).unwrap();
+        let small = matches!(equilibrium, Equilibrium::Small { .. });
+        // PI keeps its queue at the target with any window.
         let window = flows.capacity_pkts_per_s * (0.06 + 200.0 / CAPACITY) / flows.flows;
         let point = flows.operating_point(200.0);
         assert_eq!(flows.has_small_window(&point, 200.0), small);
@@ -179,7 +182,7 @@ fn windows_below_the_least_are_told() {
         let (window, small) = at(law_of, flows);
         assert_eq!(small, window < law_of.least_pkts(), "{window}");
     }
-    // Prague's pace goes below two packets.
+    // Prague can pace windows below two packets.
     let (window, small) = at(WindowLaw::Prague, 500.0);
     assert!(window < 2.0 && !small, "{window}");
 }

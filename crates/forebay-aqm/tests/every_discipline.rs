@@ -1,5 +1,5 @@
-//! Properties of every queue discipline in the registry, under every law. None is named here: a
-//! new one is tested by being registered.
+//! Properties of every registered queue discipline under every law. No discipline is named here, so a
+//! new one is tested once it is registered.
 
 mod common;
 
@@ -24,13 +24,10 @@ fn site(buffer: Buffer) -> QueueSite {
 }
 
 fn aqm(queue: &'static DisciplineSpec, law: &'static LawSpec) -> Aqm {
-    // Built for a roomy queue, so that the law's defaults fit.
+    // The law is built for a long queue, in which its default set-point fits.
     let roomy = site(Buffer::Packets(500)).law_site();
     Aqm {
-        queue: QueueChoice {
-            spec: queue,
-            given: Vec::new(),
-        },
+        queue: QueueChoice::with_defaults(queue),
         law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
     }
 }
@@ -46,9 +43,9 @@ fn build(
         .unwrap_or_else(|e| panic!("{} {}: {e}", queue.kind, law.kind))
 }
 
-/// Of the registry CAKE alone is a shaper in Linux.
+/// CAKE is the only registered discipline that is a shaper in Linux.
 #[test]
-fn a_shaper_stands_in_the_place_of_the_bucket() {
+fn a_shaper_takes_the_place_of_the_token_bucket() {
     let rate = Rate::from_bps(15_000_000);
     for (discipline, law) in pairs() {
         let queue = build(discipline, law, Buffer::Packets(100), 1);
@@ -62,7 +59,7 @@ fn a_shaper_stands_in_the_place_of_the_bucket() {
     }
 }
 
-/// Every discipline under every law.
+/// Returns every pair of a discipline and a law.
 fn pairs() -> impl Iterator<Item = (&'static DisciplineSpec, &'static LawSpec)> {
     DISCIPLINES
         .iter()
@@ -89,7 +86,7 @@ impl Packet for Numbered {
     fn ecn(&self) -> Ecn {
         self.ecn
     }
-    /// A flow keeps its code point.
+    /// Returns a code point that depends on the flow.
     fn dscp(&self) -> u8 {
         self.flow.wrapping_mul(23) % 64
     }
@@ -107,18 +104,18 @@ impl Packet for Numbered {
 struct Record {
     dropped: Vec<(usize, &'static str)>,
     marked: Vec<usize>,
-    /// Of everything that was dropped or marked.
+    /// The classes of all dropped or marked packets.
     classes: Vec<u8>,
 }
 
 impl Sink<Numbered> for Record {
-    fn dropped(&mut self, _now: Time, packet: Numbered, why: DropReason, class: u8) {
-        let why = match why {
+    fn dropped(&mut self, _now: Time, packet: Numbered, reason: DropReason, class: u8) {
+        let reason = match reason {
             DropReason::Early => "early",
             DropReason::Forced => "forced",
             DropReason::Overflow => "overflow",
         };
-        self.dropped.push((packet.id, why));
+        self.dropped.push((packet.id, reason));
         self.classes.push(class);
     }
     fn marked(&mut self, _now: Time, packet: &Numbered, class: u8) {
@@ -138,7 +135,7 @@ enum Step {
     SetPoint(SetPoint),
 }
 
-/// Bytes of a packet, among them none at all and megabytes.
+/// Generates packet sizes, including zero and megabytes.
 fn size() -> impl Strategy<Value = u32> {
     prop_oneof![20 => 1u32..9000, 2 => Just(0), 1 => 0u32..1 << 24]
 }
@@ -151,8 +148,8 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
         1 => Just(Ecn::Ce),
     ];
     let set_point = prop_oneof![
-        (0u32..300).prop_map(|it| SetPoint::Packets(f64::from(it))),
-        (0u64..300).prop_map(|it| SetPoint::Delay(Span::from_millis(it))),
+        (0u32..300).prop_map(|pkts| SetPoint::Packets(f64::from(pkts))),
+        (0u64..300).prop_map(|ms| SetPoint::Delay(Span::from_millis(ms))),
     ];
     let step = prop_oneof![
         12 => (size(), 0u8..20, ecn)
@@ -163,23 +160,23 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
         1 => (1_000u64..10_000_000_000).prop_map(Step::Rate),
         1 => set_point.prop_map(Step::SetPoint),
     ];
-    // Nanoseconds since the last step, with long silences among them.
+    // Nanoseconds since the last step, some of them long.
     let gap = prop_oneof![8 => 0u64..10_000_000, 1 => 0u64..5_000_000_000];
     proptest::collection::vec((gap, step), 1..300)
 }
 
-/// Drives a queue and checks it after each step. The answer is all that left it.
+/// Drives a queue and checks it after each step. Returns all departures, and the drops and marks.
 fn drive(
     queue: &mut dyn Discipline<Numbered>,
     name: &str,
     buffer: Buffer,
     steps: &[(u64, Step)],
 ) -> (Vec<(usize, Time, u8)>, Record) {
-    let (mut record, mut left) = (Record::default(), Vec::new());
+    let (mut record, mut departures) = (Record::default(), Vec::new());
     let mut limit = buffer;
     let mut offered = 0;
-    // A discipline may tell a flow's packets apart by what they were sent with.
-    let mut flows_last = std::collections::HashMap::new();
+    // A discipline may put packets of a flow into different queues by their ECN field.
+    let mut last_ids = std::collections::HashMap::new();
     let mut now = Time::ZERO;
     let mut take =
         |queue: &mut dyn Discipline<Numbered>, now: Time, record: &mut Record| match queue
@@ -188,9 +185,9 @@ fn drive(
             Dequeued::Packet(departure) => {
                 let packet = departure.packet;
                 assert_eq!(departure.sojourn, now.since(packet.arrived), "{name}");
-                let last = flows_last.insert((packet.flow, packet.sent_as as u8), packet.id);
+                let last = last_ids.insert((packet.flow, packet.sent_as as u8), packet.id);
                 assert!(last.is_none_or(|last| last < packet.id), "{name}: order");
-                left.push((packet.id, now, departure.class));
+                departures.push((packet.id, now, departure.class));
                 None
             }
             Dequeued::Idle => {
@@ -236,14 +233,14 @@ fn drive(
             queue.poll_timeout().is_none_or(|due| due > now) || !matches!(step, Step::Tick),
             "{name}: left a tick behind"
         );
-        // A buffer that shrinks drops nothing; what is over it may only leave.
+        // A smaller buffer drops nothing, but no arrival may join while the queue exceeds it.
         match limit {
-            Buffer::Packets(most) => assert!(queue.len_packets() <= most.max(before.0), "{name}"),
-            Buffer::Bytes(most) => assert!(queue.len_bytes() <= most.max(before.1), "{name}"),
+            Buffer::Packets(limit) => assert!(queue.len_packets() <= limit.max(before.0), "{name}"),
+            Buffer::Bytes(limit) => assert!(queue.len_bytes() <= limit.max(before.1), "{name}"),
         }
         queue.probe(&mut |key, value| assert!(value.is_finite(), "{name}: {key} = {value}"));
     }
-    // The link stays: everything leaves, however often it is told to wait.
+    // The link continues until everything has left, however often it has to wait.
     let mut waits = 0;
     while queue.len_packets() > 0 {
         if let Some(until) = take(queue, now, &mut record) {
@@ -253,26 +250,32 @@ fn drive(
         }
     }
     assert_eq!(queue.len_bytes(), 0, "{name}");
-    let mut all: Vec<usize> = left.iter().map(|(id, ..)| *id).collect();
-    all.extend(record.dropped.iter().map(|(id, _)| *id));
-    all.sort_unstable();
+    let mut ids: Vec<usize> = departures.iter().map(|(id, ..)| *id).collect();
+    ids.extend(record.dropped.iter().map(|(id, _)| *id));
+    ids.sort_unstable();
     assert_eq!(
-        all,
+        ids,
         (0..offered).collect::<Vec<_>>(),
         "{name}: each packet comes back once"
     );
-    assert!(record.marked.iter().all(|id| all.contains(id)));
-    // Every class has a name, and no two have the same.
+    assert!(record.marked.iter().all(|id| ids.contains(id)));
+    // Every class has a name, and no two classes have the same name.
     let names = queue.classes();
-    let known = |class: u8| usize::from(class) < names.len().max(1);
-    assert!(left.iter().all(|(_, _, class)| known(*class)), "{name}");
-    assert!(record.classes.iter().all(|class| known(*class)), "{name}");
+    let is_named = |class: u8| usize::from(class) < names.len().max(1);
+    assert!(
+        departures.iter().all(|(_, _, class)| is_named(*class)),
+        "{name}"
+    );
+    assert!(
+        record.classes.iter().all(|class| is_named(*class)),
+        "{name}"
+    );
     assert_ne!(names.len(), 1, "{name}: one class needs no name");
     assert!(
         (1..names.len()).all(|i| !names[..i].contains(&names[i])),
         "{name}"
     );
-    (left, record)
+    (departures, record)
 }
 
 proptest! {
@@ -294,7 +297,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_drained_is_what_is_there(sizes in proptest::collection::vec((size(), 0u8..20), 1..100)) {
+    fn draining_returns_every_queued_packet(sizes in proptest::collection::vec((size(), 0u8..20), 1..100)) {
         for (queue, law) in pairs() {
             let mut queue = build(queue, law, Buffer::Packets(500), 1);
             let mut record = Record::default();
@@ -309,17 +312,17 @@ proptest! {
                 };
                 queue.enqueue(Time::ZERO, packet, &mut record);
             }
-            let mut all: Vec<usize> = record.dropped.iter().map(|(id, _)| *id).collect();
-            queue.drain(&mut |packet| all.push(packet.id));
-            all.sort_unstable();
-            prop_assert_eq!(all, (0..sizes.len()).collect::<Vec<_>>());
+            let mut ids: Vec<usize> = record.dropped.iter().map(|(id, _)| *id).collect();
+            queue.drain(&mut |packet| ids.push(packet.id));
+            ids.sort_unstable();
+            prop_assert_eq!(ids, (0..sizes.len()).collect::<Vec<_>>());
             prop_assert_eq!((queue.len_packets(), queue.len_bytes()), (0, 0));
         }
     }
 }
 
 #[test]
-fn a_full_queue_of_packets_without_bytes_drops_some() {
+fn a_full_queue_drops_packets_of_zero_bytes() {
     for (queue, law) in pairs() {
         let mut queue = build(queue, law, Buffer::Packets(10), 1);
         let mut record = Record::default();
@@ -356,8 +359,8 @@ fn laws_of_one_queue_draw_from_streams_of_their_own() {
     assert_eq!(drawn, (0..4).map(|_| first(&mut again)).collect::<Vec<_>>());
 }
 
-/// Whether a flow of one packet passes one of the same class that has many in the queue.
-fn passes(queue: &QueueChoice) -> bool {
+/// Returns true if the only packet of a flow overtakes a flow of the same class with many packets.
+fn overtakes(queue: &QueueChoice) -> bool {
     let (many, single): (u8, u8) = (1, 65);
     let roomy = site(Buffer::Packets(500));
     let mut aqm = aqm(queue.spec, forebay_aqm::laws::baseline());
@@ -379,26 +382,24 @@ fn passes(queue: &QueueChoice) -> bool {
         let departure = queue.dequeue(Time::ZERO + Span::from_millis(ms), &mut record);
         departure.packet().map(|departure| departure.packet.flow)
     });
-    let place = flows.position(|flow| flow == single);
-    place.expect("it leaves") < 10
+    let position = flows.position(|flow| flow == single);
+    position.expect("the packet leaves") < 10
 }
 
 #[test]
-fn a_queue_per_flow_is_one_that_a_short_flow_does_not_wait_in() {
+fn with_a_queue_per_flow_a_short_flow_overtakes_a_long_one() {
     for spec in DISCIPLINES {
-        let given = Vec::new();
-        let queue = QueueChoice { spec, given };
-        assert_eq!(queue.is_per_flow(), passes(&queue), "{}", spec.kind);
+        let queue = QueueChoice::with_defaults(spec);
+        assert_eq!(queue.is_per_flow(), overtakes(&queue), "{}", spec.kind);
     }
-    let with = |kind: &str, key: &str, value: Value| QueueChoice {
-        spec: find(kind).unwrap(),
-        given: vec![(key.to_owned(), value)],
+    let with = |kind: &str, key: &str, value: Value| {
+        QueueChoice::new(find(kind).unwrap(), vec![(key.to_owned(), value)]).unwrap()
     };
     for queue in [
         with("fq", "queues", Value::Integer(1)),
         with("cake", "isolation", Value::Text("flowblind".to_owned())),
     ] {
-        assert!(!queue.is_per_flow() && !passes(&queue), "{queue}");
+        assert!(!queue.is_per_flow() && !overtakes(&queue), "{queue}");
     }
 }
 
@@ -412,13 +413,14 @@ fn parameters_are_described_and_round_trip() {
             spec.kind
         );
         assert_eq!(find(spec.kind).unwrap().title, spec.title);
-        let defaults = spec.resolve(&[]).unwrap();
+        let defaults = QueueChoice::with_defaults(spec).values();
         assert_eq!(defaults.len(), spec.params.len());
-        let given: Vec<(String, Value)> = defaults
+        let params: Vec<(String, Value)> = defaults
             .iter()
             .map(|(key, value)| ((*key).to_owned(), value.clone()))
             .collect();
-        assert_eq!(spec.resolve(&given).unwrap(), defaults, "{}", spec.kind);
+        let again = QueueChoice::new(spec, params).unwrap();
+        assert_eq!(again.values(), defaults, "{}", spec.kind);
         common::assert_described(spec.kind, spec.params);
     }
     assert!(find("fif").is_err_and(|kinds| kinds.contains("did you mean")));

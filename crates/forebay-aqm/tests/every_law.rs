@@ -1,5 +1,5 @@
-//! Properties of every law in the registry. No law is named here: a new one is tested by
-//! being registered.
+//! Properties of every registered law. No law is named here, so a new one is tested once it is
+//! registered.
 
 mod common;
 #[path = "common/law_steps.rs"]
@@ -33,12 +33,13 @@ fn build(spec: &LawSpec) -> Box<dyn Law> {
         .unwrap_or_else(|e| panic!("{}: {e}", spec.kind))
 }
 
-/// Drives a law by every hook, checks its probability after each step, and returns its verdicts.
+/// Calls every hook of a law, checks its probability after each step, and returns its verdicts.
 fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdict> {
     drive_watching(law, seed, steps, true, true).0
 }
 
-/// The same by these hooks of packets alone; the verdicts, and what the law reports after each step.
+/// Calls the hooks of a law, those for packets only if `arrivals` or `departures`. Returns the verdicts,
+/// and the values that the law reports after each step.
 fn drive_watching(
     law: &mut dyn Law,
     seed: u64,
@@ -105,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn same_seed_same_verdicts(steps in steps(65_536, 20), seed: u64) {
+    fn the_same_seed_gives_the_same_verdicts(steps in steps(65_536, 20), seed: u64) {
         for spec in LAWS {
             let first = drive(&mut *build(spec), seed, &steps);
             let second = drive(&mut *build(spec), seed, &steps);
@@ -114,13 +115,13 @@ proptest! {
     }
 
     #[test]
-    fn a_law_that_does_not_watch_packets_is_the_same_without_their_calls(steps in steps(65_536, 20), seed: u64) {
+    fn a_law_that_does_not_watch_packets_does_not_need_their_hooks(steps in steps(65_536, 20), seed: u64) {
         for spec in LAWS {
-            let (mut all, mut spared) = (build(spec), build(spec));
-            let (arrivals, departures) = (spared.watches_arrivals(), spared.watches_departures());
-            let all = drive_watching(&mut *all, seed, &steps, true, true);
-            let spared = drive_watching(&mut *spared, seed, &steps, arrivals, departures);
-            prop_assert_eq!(all, spared, "{}", spec.kind);
+            let (mut law, mut uncalled) = (build(spec), build(spec));
+            let (arrivals, departures) = (law.watches_arrivals(), law.watches_departures());
+            let with_all_hooks = drive_watching(&mut *law, seed, &steps, true, true);
+            let without = drive_watching(&mut *uncalled, seed, &steps, arrivals, departures);
+            prop_assert_eq!(with_all_hooks, without, "{}", spec.kind);
         }
     }
 
@@ -149,12 +150,12 @@ fn parameters_round_trip_through_their_values() {
     for spec in LAWS {
         let defaults = spec.read(&[]).unwrap().values();
         assert_eq!(defaults.len(), spec.params.len());
-        let given: Vec<(String, Value)> = defaults
+        let values: Vec<(String, Value)> = defaults
             .iter()
             .map(|(k, v)| (k.to_string(), v.clone()))
             .collect();
         assert_eq!(
-            spec.read(&given).unwrap().values(),
+            spec.read(&values).unwrap().values(),
             defaults,
             "{}",
             spec.kind
@@ -167,7 +168,7 @@ fn parameters_round_trip_through_their_values() {
 fn parameters_are_described() {
     for spec in LAWS {
         assert!(!spec.title.is_empty() && !spec.source.is_empty());
-        // A reader finds the parameters of a law in its equation.
+        // The equation of a law names its parameters.
         let mut names = spec.params.iter().map(|param| param.name);
         let is_named = names.any(|name| spec.equation.contains(name));
         assert!(spec.baseline || is_named, "{}", spec.kind);
@@ -175,7 +176,7 @@ fn parameters_are_described() {
         for param in spec.params {
             assert!(param.min < param.max, "{}.{}", spec.kind, param.name);
         }
-        // The same idea has the same key in every law.
+        // The same quantity has the same key in every law.
         for wrong in [
             "q_ref",
             "qref",
@@ -202,7 +203,7 @@ fn kinds_are_unique() {
             spec.kind
         );
         assert_eq!(
-            forebay_aqm::laws::find(spec.kind).map(|found| found.title),
+            forebay_aqm::laws::find(spec.kind).map(|law| law.title),
             Some(spec.title)
         );
     }
@@ -216,8 +217,8 @@ fn out_of_range_values_are_refused() {
             .iter()
             .filter(|p| p.unit.is_empty() && (p.default_base)().is_some())
         {
-            let given = [(param.name.to_string(), Value::Number(param.max * 2.0 + 1.0))];
-            assert!(spec.read(&given).is_err(), "{}.{}", spec.kind, param.name);
+            let values = [(param.name.to_string(), Value::Number(param.max * 2.0 + 1.0))];
+            assert!(spec.read(&values).is_err(), "{}.{}", spec.kind, param.name);
         }
     }
 }
@@ -239,35 +240,36 @@ fn intensity_is_the_rate_of_signals() {
                 ..QueueView::busy(packets, 1000, 500, site().rate)
             };
             let (mut law, mut rng) = (build(spec), Rng::new(1, "law"));
-            // The queue stays as it is for 10 s: averages settle, integrals grow.
+            // The queue is constant for 10 s: averages converge, integrals grow.
             let mut now = Time::ZERO;
             for _ in 0..20_000 {
                 now += Span::from_micros(500);
                 law.handle_timeout(now, &q);
                 law.on_enqueue(now, &q, &packet, &mut rng);
             }
-            // Then time stands still, and with it every clock; averages may go on moving.
+            // Then time stops, and with it every clock; averages may still move.
             let n = 50_000;
-            let (mut told, mut seen) = (0.0, 0.0);
+            let (mut reported, mut measured) = (0.0, 0.0);
             for _ in 0..n {
                 let Some(p) = law.intensity(&q) else { break };
-                told += p / f64::from(n);
+                reported += p / f64::from(n);
                 if law.on_enqueue(now, &q, &packet, &mut rng) != Verdict::Pass {
-                    seen += 1.0 / f64::from(n);
+                    measured += 1.0 / f64::from(n);
                 }
             }
-            // RED's spacing makes its rate a little uneven in p, and less random than a coin.
-            let noise = 5.0 * (told * (1.0 - told).max(0.0) / f64::from(n)).sqrt() + 1e-9;
+            // RED's spacing makes its rate slightly nonlinear in p, with a smaller variance than
+            // independent signals.
+            let noise = 5.0 * (reported * (1.0 - reported).max(0.0) / f64::from(n)).sqrt() + 1e-9;
             assert!(
-                (seen - told).abs() <= 0.1 * told + noise,
-                "{} at {packets}: told {told}, seen {seen}",
+                (measured - reported).abs() <= 0.1 * reported + noise,
+                "{} at {packets}: reported {reported}, measured {measured}",
                 spec.kind
             );
         }
     }
 }
 
-/// What a law is tuned over here: slow and fast links, few and many flows.
+/// Returns the conditions over which laws are tuned here: slow and fast links, few and many flows.
 fn conditions() -> Conditions {
     let at =
         |mbps: u64, rtt_s, flows| Condition::new(Rate::from_bps(1_000_000 * mbps), rtt_s, flows);
@@ -297,8 +299,8 @@ fn one_law_is_the_baseline_and_every_other_can_be_tuned() {
             Search::Listed(settings) => {
                 assert!(model.is_none(), "{}: the model could judge", spec.kind);
                 assert!(!settings.is_empty(), "{}", spec.kind);
-                for each in settings {
-                    takes(spec, &each, &conditions().middle);
+                for candidate in settings {
+                    assert_accepts(spec, &candidate, &conditions().middle);
                 }
             }
             Search::Space(_) => assert!(model.is_some(), "{}: no model to judge", spec.kind),
@@ -306,9 +308,9 @@ fn one_law_is_the_baseline_and_every_other_can_be_tuned() {
     }
 }
 
-/// The law builds with these settings.
-fn takes(spec: &LawSpec, settings: &Settings, at: &Condition) {
-    let given: Vec<_> = settings
+/// Asserts that the law can be built with these settings.
+fn assert_accepts(spec: &LawSpec, settings: &Settings, at: &Condition) {
+    let values: Vec<_> = settings
         .iter()
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
         .collect();
@@ -317,8 +319,8 @@ fn takes(spec: &LawSpec, settings: &Settings, at: &Condition) {
         buffer_pkts: conditions().buffer_pkts,
         packet: conditions().packet,
     };
-    if let Err(error) = spec.build(&given, &site, 1) {
-        panic!("{} with {given:?}: {error}", spec.kind);
+    if let Err(error) = spec.build(&values, &site, 1) {
+        panic!("{} with {values:?}: {error}", spec.kind);
     }
 }
 
@@ -326,7 +328,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_point_of_a_search_is_one_that_the_law_takes(shares in proptest::array::uniform8(0.0..1.0f64)) {
+    fn a_law_accepts_every_point_of_its_search_space(shares in proptest::array::uniform8(0.0..1.0f64)) {
         for spec in LAWS {
             let Search::Space(space) = spec.search(&conditions()) else {
                 continue;
@@ -336,28 +338,28 @@ proptest! {
                 axis.low * (axis.high / axis.low).powf(share)
             };
             let point: Vec<f64> = space.axes.iter().zip(shares).map(along).collect();
-            let held_pkts = space.queue_pkts(&point);
-            prop_assert!(held_pkts > 0.0 && held_pkts.is_finite(), "{} {held_pkts}", spec.kind);
+            let queue_pkts = space.queue_pkts(&point);
+            prop_assert!(queue_pkts > 0.0 && queue_pkts.is_finite(), "{} {queue_pkts}", spec.kind);
             for at in &conditions().all {
                 let mut settings = space.settings(&point);
                 settings.extend(space.adapted(&point, at, f64::from(at.flows)));
-                takes(spec, &settings, at);
+                assert_accepts(spec, &settings, at);
             }
         }
     }
 }
 
 #[test]
-fn declared_facts_name_what_there_is() {
+fn declared_facts_refer_to_existing_parameters() {
     for spec in LAWS {
-        let named = |name: &str| {
+        let exists = |name: &str| {
             let mut keys = spec.params.iter().chain(spec.goals);
             keys.any(|key| key.name == name)
         };
         if let Some(name) = spec.slowed_by {
-            assert!(named(name), "{}: {name}", spec.kind);
+            assert!(exists(name), "{}: {name}", spec.kind);
         }
-        // A queue length or a queuing delay.
+        // A set-point is a queue length or a queuing delay.
         if let Some(key) = spec.set_point() {
             assert!(key.unit.contains(['p', 's']), "{}: {}", spec.kind, key.unit);
         }

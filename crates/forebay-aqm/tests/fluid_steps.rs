@@ -1,10 +1,11 @@
-//! Laws that take many packets of a fluid at once, against the same packets one by one. No law is
-//! named here.
+//! Laws that process a step of the fluid model at once, compared with the same packets one by one. No
+//! law is named here.
 
 use forebay_aqm::laws::LAWS;
 use forebay_aqm::{Ecn, FluidStep, Law, LawSpec, PacketMeta, QueueView, Signal};
 use forebay_units::{Bytes, Rate, Rng, Site, Span, Time};
 
+/// The rate of the link in bit/s.
 const RATE: u64 = 8_000_000_000;
 /// Packets in a step of 1 ms.
 const PACKETS: u32 = 1000;
@@ -39,29 +40,32 @@ fn packet(queue_pkts: f64) -> PacketMeta {
     }
 }
 
-/// A slow swing about 1000 packets.
+/// Returns the queue length at a step: a slow oscillation around 1000 packets.
 fn queue_pkts(step: u32) -> f64 {
     1000.0 + 400.0 * (f64::from(step) / 150.0).sin()
 }
 
+/// Returns the queue length after the fraction `part` of a step, by linear interpolation.
 fn between(step: u32, part: f64) -> f64 {
     queue_pkts(step) + part * (queue_pkts(step + 1) - queue_pkts(step))
 }
 
+/// Runs the law's ticks that are due at `now`.
 fn ticks(law: &mut dyn Law, now: Time, queue: f64) {
     while law.poll_timeout().is_some_and(|due| due <= now) {
         law.handle_timeout(now, &view(queue, now));
     }
 }
 
-/// The link has half of its load for a while, and no queue.
+/// The steps in which the link has half of its load and no queue.
 const IDLE: std::ops::Range<u32> = 1200..1300;
 
-/// The probability over time, by either way; `None` for a law that takes packets one by one.
+/// Returns the probability after each step, processed at once or packet by packet; `None` for a law that
+/// cannot process a step at once.
 fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
     let mut law = spec.build(&[], &site(), 1).ok()?;
     let mut rng = Rng::new(1, "flow");
-    let mut seen = Vec::new();
+    let mut probabilities = Vec::new();
     for step in 0..STEPS {
         let end = Time::from_nanos(1_000_000 * u64::from(step + 1));
         let idle = idles && IDLE.contains(&step);
@@ -113,35 +117,36 @@ fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
             }
         }
         ticks(law.as_mut(), end, last);
-        seen.push(law.intensity(&view(last, end))?);
+        probabilities.push(law.intensity(&view(last, end))?);
     }
-    Some(seen)
+    Some(probabilities)
 }
 
 #[test]
-fn many_packets_at_once_are_the_same_packets_one_by_one() {
+fn a_step_at_once_equals_the_same_packets_one_by_one() {
     compare(false);
 }
 
 #[test]
-fn so_are_those_of_a_link_that_idles() {
+fn a_step_at_once_equals_the_same_packets_on_a_link_with_idle_time() {
     compare(true);
 }
 
+/// Compares both ways for every law.
 fn compare(idles: bool) {
-    let mut taken = 0;
+    let mut compared = 0;
     for spec in LAWS {
-        let Some(once) = run(spec, true, idles) else {
+        let Some(at_once) = run(spec, true, idles) else {
             continue;
         };
-        taken += 1;
-        let each = run(spec, false, idles).expect("an intensity");
-        let largest = each.iter().copied().fold(0.0, f64::max);
-        // One by one, queue lengths are whole packets, and ticks come between two of them.
-        for (a, b) in once.iter().zip(&each) {
-            let off = (a - b).abs();
-            assert!(off <= 5e-3 * largest.max(1e-6), "{}: {a} {b}", spec.kind);
+        compared += 1;
+        let one_by_one = run(spec, false, idles).expect("an intensity");
+        let largest = one_by_one.iter().copied().fold(0.0, f64::max);
+        // One by one, queue lengths are whole packets, and ticks fall between two packets.
+        for (a, b) in at_once.iter().zip(&one_by_one) {
+            let error = (a - b).abs();
+            assert!(error <= 5e-3 * largest.max(1e-6), "{}: {a} {b}", spec.kind);
         }
     }
-    assert!(taken >= LAWS.len() / 2, "only {taken} laws");
+    assert!(compared >= LAWS.len() / 2, "only {compared} laws");
 }

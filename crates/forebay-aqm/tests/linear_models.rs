@@ -1,5 +1,5 @@
-//! Every linear model in the registry against the law itself, driven with a small sine of the
-//! queue length. No law is named here.
+//! Every registered linear model, compared with the law itself driven by a small sine of the queue
+//! length. No law is named here.
 
 use forebay_aqm::laws::LAWS;
 use forebay_aqm::{Ecn, Law, LawSpec, PacketMeta, QueueView, Signal};
@@ -7,7 +7,7 @@ use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_units::{Bytes, Rate, Rng, Site, Span, Time, Value};
 use std::f64::consts::TAU;
 
-/// 10 000 packets/s. The buffer is huge, so that laws that divide by it see queues that are
+/// Returns a link of 10 000 packets/s. The buffer is huge, so that queue lengths relative to it are
 /// nearly continuous.
 fn site() -> Site {
     Site {
@@ -19,7 +19,7 @@ fn site() -> Site {
 
 const CAPACITY: f64 = 10_000.0;
 const RTT_S: f64 = 0.25;
-/// Of the sines, in rad/s.
+/// The frequencies of the sines, in rad/s.
 const FREQUENCIES: [f64; 3] = [0.5, 2.0, 8.0];
 
 fn point(probability: f64) -> OperatingPoint {
@@ -30,22 +30,22 @@ fn point(probability: f64) -> OperatingPoint {
     }
 }
 
-/// Defaults, told of the network where the law asks for it.
-fn given(spec: &LawSpec, point: &OperatingPoint) -> Vec<(String, Value)> {
+/// Returns the parameters of the law that describe the network; the others have their defaults.
+fn network_params(spec: &LawSpec, point: &OperatingPoint) -> Vec<(String, Value)> {
     let network = [
         ("flows", Value::Number(point.flows())),
         ("rtt", Value::Text(format!("{}s", point.rtt_s))),
     ];
-    let asked = |name: &str| spec.params.iter().any(|param| param.name == name);
+    let has_param = |name: &str| spec.params.iter().any(|param| param.name == name);
     network
         .into_iter()
-        .filter(|(name, _)| asked(name))
+        .filter(|(name, _)| has_param(name))
         .map(|(name, value)| (name.to_string(), value))
         .collect()
 }
 
-/// A law on a queue whose length is given as a function of time; packets arrive and leave so
-/// that it has that length.
+/// A law at a queue whose length is a given function of time: packets arrive and leave so that it has
+/// this length.
 struct Bench {
     law: Box<dyn Law>,
     rng: Rng,
@@ -67,30 +67,31 @@ impl Bench {
         self.step as f64 / CAPACITY
     }
 
-    /// A length between two whole numbers is either, with its mean. `waited_s` is how long the
-    /// packet at the head has been there.
+    /// Returns the view of a queue. A fractional length is rounded up or down at random, with the right
+    /// mean. `waited_s` is the time that the head packet has waited.
     fn view(&mut self, queue_pkts: f64, waited_s: f64) -> QueueView {
-        let came_s = (self.now_s() - waited_s).max(0.0);
+        let arrived_s = (self.now_s() - waited_s).max(0.0);
         let packets = (queue_pkts + self.rng.uniform()).floor().max(0.0) as u32;
         QueueView {
-            head_since: (packets > 0).then_some(Time::from_nanos((1e9 * came_s) as u64)),
+            head_since: (packets > 0).then_some(Time::from_nanos((1e9 * arrived_s) as u64)),
             ..QueueView::busy(packets, 1000, u32::MAX, site().rate)
         }
     }
 
-    /// Runs for `seconds`, telling `see` the time and the probability after each step.
+    /// Runs for `seconds`, and calls `observe` with the time and the probability after each step.
     fn run(
         &mut self,
         seconds: f64,
         queue_pkts: impl Fn(f64) -> f64,
-        mut see: impl FnMut(f64, f64),
+        mut observe: impl FnMut(f64, f64),
     ) {
         for _ in 0..(seconds * CAPACITY) as u64 {
             let before = queue_pkts(self.now_s());
             self.step += 1;
             let now = Time::from_nanos(self.step * (1e9 / CAPACITY) as u64);
             let length = queue_pkts(self.now_s());
-            // A packet waits for as long as what was there when it came takes.
+            // A packet waits for the transmission of the queue that it found, by fixed-point
+            // iteration.
             let mut waited_s = length / CAPACITY;
             for _ in 0..5 {
                 waited_s = queue_pkts(self.now_s() - waited_s) / CAPACITY;
@@ -99,7 +100,7 @@ impl Bench {
                 let q = self.view(queue_pkts(due.as_secs_f64()), waited_s);
                 self.law.handle_timeout(due, &q);
             }
-            // One packet leaves in a step; the rest of the change has arrived.
+            // One packet leaves in each step; arrivals make up the rest of the change.
             let q = self.view(length, waited_s);
             let leaving = PacketMeta {
                 sojourn: Span::from_secs_f64(waited_s),
@@ -113,11 +114,11 @@ impl Bench {
                 self.law.on_enqueue(now, &q, &PACKET, &mut self.rng);
             }
             let q = self.view(length, waited_s);
-            see(self.now_s(), self.probability(&q));
+            observe(self.now_s(), self.probability(&q));
         }
     }
 
-    /// The probability after half a second at this length.
+    /// Returns the probability after half a second at a constant length.
     fn resting(&mut self, queue_pkts: f64) -> f64 {
         let mut p = 0.0;
         self.run(0.5, |_| queue_pkts, |_, now| p = now);
@@ -127,30 +128,33 @@ impl Bench {
     fn probability(&self, q: &QueueView) -> f64 {
         self.law
             .intensity(q)
-            .expect("a law with a linear model tells its intensity")
+            .expect("a law with a linear model has an intensity")
     }
 
+    /// Returns the state variable `name` of the law; `None` if it has none.
     fn probed(&self, name: &str) -> Option<f64> {
-        let mut found = None;
+        let mut probe = None;
         self.law.probe(&mut |key, value| {
             if key == name {
-                found = Some(value);
+                probe = Some(value);
             }
         });
-        found
+        probe
     }
 }
 
-/// A law that rests near `model`'s queue with a probability away from 0 and 1.
+/// Returns a law at the equilibrium of `model`, with a probability away from 0 and 1.
 fn settled(spec: &LawSpec, point: &OperatingPoint, model: &LoopFilter) -> Bench {
-    let wanted = point.probability();
+    let probability = point.probability();
     let mut bench = Bench {
-        law: spec.build(&given(spec, point), &site(), 1).unwrap(),
+        law: spec
+            .build(&network_params(spec, point), &site(), 1)
+            .unwrap(),
         rng: Rng::new(1, "bench"),
         step: 0,
         arrived: 0.0,
     };
-    // A slow average is filled by a queue that is long for a short time.
+    // A slow average is raised by a queue that is long for a short time.
     while bench
         .probed("average")
         .is_some_and(|x| x < model.queue_pkts)
@@ -163,19 +167,19 @@ fn settled(spec: &LawSpec, point: &OperatingPoint, model: &LoopFilter) -> Bench 
             break;
         }
     }
-    // An integral is filled by an error small enough for the rest of the controller.
-    let quick = model.sampled.as_ref().map_or(0.0, |sampled| {
+    // An integral is raised by an error that is small enough for the rest of the controller.
+    let fast_gain = model.sampled.as_ref().map_or(0.0, |sampled| {
         let (re, im) = model.response(TAU / (5.0 * sampled.interval_s));
         re.hypot(im)
     });
     for _ in 0..20 {
         let mut p = bench.resting(model.queue_pkts);
-        if p > 0.1 * wanted {
+        if p > 0.1 * probability {
             break;
         }
-        let length = model.queue_pkts + 0.3 * wanted / quick;
+        let length = model.queue_pkts + 0.3 * probability / fast_gain;
         let mut seconds = 0.0;
-        while p < wanted && seconds < 200.0 {
+        while p < probability && seconds < 200.0 {
             bench.run(0.1, |_| length, |_, now| p = now);
             seconds += 0.1;
         }
@@ -183,13 +187,13 @@ fn settled(spec: &LawSpec, point: &OperatingPoint, model: &LoopFilter) -> Bench 
     bench
 }
 
-/// Gain from queue length to probability at `omega`, fitted by least squares to a sine on a
-/// parabola, as what integrates drifts; with the mean probability.
+/// Returns the complex gain from queue length to probability at `omega`, and the mean probability. They
+/// are fitted by least squares of a sine on a parabola, because integrators drift.
 fn measured(bench: &mut Bench, centre: f64, amplitude: f64, omega: f64) -> ((f64, f64), f64) {
     let start = bench.now_s();
     let queue = |t: f64| centre + amplitude * (omega * (t - start)).sin();
     let period = TAU / omega;
-    // The first periods are left to what the start has excited.
+    // The first periods are left out, until the initial transient has decayed.
     bench.run((20.0 / omega).max(10.0), queue, |_, _| ());
     let seconds = period * (40.0 / period).ceil();
     let from = bench.now_s();
@@ -208,7 +212,7 @@ fn measured(bench: &mut Bench, centre: f64, amplitude: f64, omega: f64) -> ((f64
     ((x[0] / amplitude, x[1] / amplitude), x[2] + x[4] / 12.0)
 }
 
-/// Gauss and Jordan.
+/// Solves the normal equations by Gauss-Jordan elimination.
 fn solve(mut m: [[f64; 6]; 5]) -> [f64; 5] {
     for i in 0..5 {
         for j in 0..5 {
@@ -224,35 +228,38 @@ fn solve(mut m: [[f64; 6]; 5]) -> [f64; 5] {
     std::array::from_fn(|i| m[i][5] / m[i][i])
 }
 
-/// The largest relative error of `changed(model)` over the frequencies; `None` for a law without
-/// a linear model.
+/// Returns, for each change of the model, the largest relative error of the changed model over the
+/// frequencies; `None` for a law without a linear model.
 fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> Option<[f64; N]> {
-    // A probability within the reach of every law's defaults, and one for laws that hardly
+    // Most laws reach the first probability with their defaults; the second is for laws that hardly
     // signal.
     let (start, model) = [1.0 / 30.0, 2e-5].into_iter().find_map(|p| {
         let start = point(p);
-        let given = given(spec, &start);
+        let params = network_params(spec, &start);
         let model = spec
-            .read(&given)
+            .read(&params)
             .unwrap()
             .linear(&start, &site())
             .unwrap()?;
         (model.queue_pkts < 0.9 * site().buffer_pkts).then_some((start, model))
     })?;
-    // A law that started from another design rests at another queue.
+    // The design of the law at its start determines its equilibrium.
     let at = |p| {
-        let law = spec.read(&given(spec, &start)).unwrap();
+        let law = spec.read(&network_params(spec, &start)).unwrap();
         law.linear(&point(p), &site()).unwrap()
     };
     let mut bench = settled(spec, &start, &model);
     let p = bench.resting(model.queue_pkts);
-    let rest = at(p)?.queue_pkts;
-    if (rest / model.queue_pkts - 1.0).abs() > 1e-3 {
+    let equilibrium = at(p)?.queue_pkts;
+    if (equilibrium / model.queue_pkts - 1.0).abs() > 1e-3 {
         bench = settled(spec, &start, &at(p)?);
     }
-    // No steeper than packets can leave.
-    let amplitude = (1e-4 * rest).clamp((0.1 * rest).min(20.0), 0.5 * CAPACITY / FREQUENCIES[2]);
-    let centre = rest
+    // The queue must not shrink faster than packets can leave.
+    let amplitude = (1e-4 * equilibrium).clamp(
+        (0.1 * equilibrium).min(20.0),
+        0.5 * CAPACITY / FREQUENCIES[2],
+    );
+    let centre = equilibrium
         + if model.one_sided {
             1.5 * amplitude
         } else {
@@ -261,8 +268,8 @@ fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> 
     let mut worst = [0.0; N];
     for omega in FREQUENCIES {
         let ((re, im), p) = measured(&mut bench, centre, amplitude, omega);
-        assert!(p > 1e-6 && p < 0.9, "{}: rests at p = {p}", spec.kind);
-        // The model for where the law has come to rest.
+        assert!(p > 1e-6 && p < 0.9, "{}: equilibrium at p = {p}", spec.kind);
+        // The model at the equilibrium that the law has reached.
         let model = at(p)?;
         for (worst, change) in worst.iter_mut().zip(changes) {
             let mut model = model.clone();
@@ -282,7 +289,7 @@ fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> 
     Some(worst)
 }
 
-/// A gain that is 5 % wrong, wherever the signal passes.
+/// Makes every gain of the model 5 % too high.
 fn wrong_gain(model: &mut LoopFilter) {
     model.direct *= 1.05;
     if let Some(sampled) = &mut model.sampled {
@@ -290,7 +297,7 @@ fn wrong_gain(model: &mut LoopFilter) {
     }
 }
 
-/// One sample too late, or an average that is 5 % too slow.
+/// Delays the model by one sample, or makes its average 5 % too slow.
 fn wrong_phase(model: &mut LoopFilter) {
     if let Some(sampled) = &mut model.sampled {
         sampled.numerator.insert(0, 0.0);
@@ -301,7 +308,7 @@ fn wrong_phase(model: &mut LoopFilter) {
 }
 
 #[test]
-fn models_are_the_laws_driven_with_a_small_sine() {
+fn linear_models_match_the_laws_driven_by_a_small_sine() {
     let mut modelled = 0;
     for spec in LAWS {
         let Some([right, gain, phase]) = errors(spec, [|_| (), wrong_gain, wrong_phase]) else {
@@ -318,9 +325,9 @@ fn models_are_the_laws_driven_with_a_small_sine() {
     );
 }
 
-/// The facts that tables and commands ask for are those of the functions behind them.
+/// The facts that tables and commands use agree with the functions behind them.
 #[test]
-fn facts_of_theory() {
+fn facts_about_theory_agree_with_the_models_and_rules() {
     let names = |fact: fn(&LawSpec) -> bool| -> Vec<&str> {
         LAWS.iter()
             .filter(|law| fact(law))
@@ -329,7 +336,7 @@ fn facts_of_theory() {
     };
     let ruled = names(LawSpec::has_rule);
     let modelled = names(LawSpec::is_modelled);
-    // A rule designs by the linear model; that of AVQ is of the arrival rate.
+    // Design rules use the linear model, except that of AVQ, which controls the arrival rate.
     let by_queue: Vec<&str> = ruled.iter().copied().filter(|law| *law != "avq").collect();
     assert_eq!(by_queue, modelled);
     for law in ["avq", "pi", "pie", "pi2", "dualpi2", "red"] {

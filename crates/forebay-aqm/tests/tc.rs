@@ -1,4 +1,4 @@
-//! Laws as qdiscs of Linux: tc's words, what they round, and what they refuse.
+//! Laws as Linux qdiscs: the arguments of tc, values that are rounded, and parameters that are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,27 +25,29 @@ fn text(value: &str) -> Value {
     Value::Text(value.into())
 }
 
-fn words(law: &str, given: &[(&str, Value)], site: &TcSite) -> Result<Option<Tc>, ParamError> {
+/// Returns the tc line of a law with these parameters, which may belong to the law or its queue.
+fn words(law: &str, params: &[(&str, Value)], site: &TcSite) -> Result<Option<Tc>, ParamError> {
     let spec = find(law).unwrap();
-    let given: Vec<(String, Value)> = given
+    let params: Vec<(String, Value)> = params
         .iter()
         .map(|(key, value)| ((*key).to_owned(), value.clone()))
         .collect();
-    let mut queue = QueueChoice::of_law(spec);
+    let queue = QueueChoice::of_law(spec);
     let keys = queue.spec.params;
-    let (of_queue, given) = given
+    let (queue_params, law_params) = params
         .into_iter()
         .partition(|(name, _)| keys.iter().any(|key| key.name == name));
-    queue.given = of_queue;
-    queue.tc(&*spec.read(&given)?, site)
+    QueueChoice::new(queue.spec, queue_params)?.tc(&*spec.read(&law_params)?, site)
 }
 
-fn line(law: &str, given: &[(&str, Value)], site: &TcSite) -> String {
-    words(law, given, site).unwrap().unwrap().to_string()
+/// Returns the tc line of a law as text.
+fn line(law: &str, params: &[(&str, Value)], site: &TcSite) -> String {
+    words(law, params, site).unwrap().unwrap().to_string()
 }
 
-fn refused(law: &str, given: &[(&str, Value)], site: &TcSite) -> String {
-    words(law, given, site).unwrap_err().key
+/// Returns the key that is refused.
+fn refused(law: &str, params: &[(&str, Value)], site: &TcSite) -> String {
+    words(law, params, site).unwrap_err().key
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn defaults_are_those_of_the_kernel() {
 }
 
 #[test]
-fn a_law_without_a_qdisc_has_no_words() {
+fn a_law_without_a_qdisc_has_no_tc_line() {
     let kinds: Vec<&str> = LAWS.iter().map(|law| law.kind).collect();
     let without = kinds
         .iter()
@@ -111,17 +113,14 @@ fn a_law_without_a_qdisc_has_no_words() {
         ]
     );
     assert_eq!(without.count() + with.len(), kinds.len());
-    // CoDel is no qdisc among two bands.
-    let priority = QueueChoice {
-        spec: disciplines::find("priority").unwrap(),
-        given: Vec::new(),
-    };
+    // Linux has no qdisc for CoDel in priority bands.
+    let priority = QueueChoice::with_defaults(disciplines::find("priority").unwrap());
     let codel = find("codel").unwrap().read(&[]).unwrap();
     assert_eq!(priority.tc(&*codel, &site()), Ok(None));
 }
 
 #[test]
-fn red_is_that_of_the_kernel_or_none() {
+fn red_parameters_are_those_of_the_kernel_or_refused() {
     let classic = [
         ("gentle", Value::Flag(false)),
         ("wait", Value::Flag(false)),
@@ -151,7 +150,7 @@ fn red_is_that_of_the_kernel_or_none() {
 }
 
 #[test]
-fn adaptive_red_is_that_of_the_kernel_or_none() {
+fn adaptive_red_parameters_are_those_of_the_kernel_or_refused() {
     let classic = [
         ("gentle", Value::Flag(false)),
         ("wait", Value::Flag(false)),
@@ -163,14 +162,14 @@ fn adaptive_red_is_that_of_the_kernel_or_none() {
     ];
     let plain = line("red", &classic[..6], &site());
     assert_eq!(line("ared", &classic, &site()), format!("{plain} adaptive"));
-    // At 15 Mbit/s the law's own bottom is lower than the kernel's.
+    // At 15 Mbit/s the law's default for bottom is lower than the kernel's constant.
     assert_eq!(refused("ared", &classic[..6], &site()), "bottom");
     let other = [&classic[..], &[("beta", Value::Number(0.8))]].concat();
     assert_eq!(refused("ared", &other, &site()), "beta");
 }
 
 #[test]
-fn every_constant_that_differs_is_named() {
+fn an_error_names_every_constant_that_differs() {
     let error = words("red", &[], &site()).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -180,22 +179,22 @@ fn every_constant_that_differs_is_named() {
 }
 
 #[test]
-fn a_queue_with_a_limit_of_its_own_leaves_the_links_buffer() {
+fn a_limit_of_the_queue_replaces_the_buffer_of_the_link() {
     let limit = [("limit", text("10240p"))];
     assert!(line("fq-codel", &limit, &site()).starts_with("fq_codel limit 10240 "));
     assert!(line("cake", &limit, &site()).ends_with(" memlimit 23592960"));
 }
 
 #[test]
-fn what_is_coarser_is_rounded_and_told() {
-    let given = [("alpha", Value::Number(0.1)), ("target", text("20p"))];
-    let tc = words("pie", &given, &site()).unwrap().unwrap();
+fn rounded_values_are_reported() {
+    let params = [("alpha", Value::Number(0.1)), ("target", text("20p"))];
+    let tc = words("pie", &params, &site()).unwrap().unwrap();
     assert!(tc
         .to_string()
         .contains("target 16ms tupdate 15ms alpha 2 beta 20 "));
     assert_eq!(tc.rounded.len(), 1);
     assert_eq!(
-        (tc.rounded[0].key.as_str(), tc.rounded[0].taken.as_str()),
+        (tc.rounded[0].key.as_str(), tc.rounded[0].applied.as_str()),
         ("alpha", "0.125")
     );
     assert!(words("pie", &[], &site())
@@ -204,20 +203,20 @@ fn what_is_coarser_is_rounded_and_told() {
         .rounded
         .is_empty());
     let dual = words("dualpi2", &[], &site()).unwrap().unwrap();
-    // dualpi2_scale_alpha_beta of 41 and 820: 44 and 880 parts of 0.003638.
-    let taken: Vec<f64> = dual
+    // dualpi2_scale_alpha_beta of 41 and 820: 44 and 880 multiples of 0.003638.
+    let applied: Vec<f64> = dual
         .rounded
         .iter()
-        .map(|it| it.taken.parse().unwrap())
+        .map(|rounded| rounded.applied.parse().unwrap())
         .collect();
     assert!(
-        (taken[0] - 0.160_07).abs() < 1e-5 && (taken[1] - 3.201_42).abs() < 1e-5,
-        "{taken:?}"
+        (applied[0] - 0.160_07).abs() < 1e-5 && (applied[1] - 3.201_42).abs() < 1e-5,
+        "{applied:?}"
     );
 }
 
 #[test]
-fn what_the_qdisc_cannot_is_refused_by_its_key() {
+fn a_parameter_that_the_qdisc_does_not_have_is_refused() {
     let plain = TcSite {
         queue: QueueSite {
             ecn: false,
@@ -225,7 +224,7 @@ fn what_the_qdisc_cannot_is_refused_by_its_key() {
         },
         ..site()
     };
-    for (law, given, key) in [
+    for (law, param, key) in [
         ("codel", ("arithmetic", text("exact")), "arithmetic"),
         ("codel", ("least_backlog", text("3000B")), "least_backlog"),
         ("pie", ("bounded", Value::Flag(true)), "bounded"),
@@ -236,7 +235,7 @@ fn what_the_qdisc_cannot_is_refused_by_its_key() {
         ("dualpi2", ("ramp", text("1ms")), "ramp"),
         ("cake", ("target", text("10ms")), "target"),
     ] {
-        assert_eq!(refused(law, &[given], &site()), key, "{law}");
+        assert_eq!(refused(law, &[param], &site()), key, "{law}");
     }
     for law in ["dualpi2", "cake"] {
         assert_eq!(refused(law, &[], &plain), "ecn");
@@ -269,7 +268,7 @@ fn the_packet_that_tbf_holds_and_the_header_are_counted() {
 }
 
 #[test]
-fn a_long_queue_has_the_memory_for_it() {
+fn a_long_queue_raises_the_memory_limit() {
     let long = TcSite {
         queue: QueueSite {
             buffer: Buffer::Packets(20_000),

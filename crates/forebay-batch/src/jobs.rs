@@ -9,16 +9,21 @@ use forebay_units::{ParamError, Site};
 
 use crate::{Engine, Job};
 
-/// Which run: the numbers of its point and its law, and its seed.
+/// The identity of a run within an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
+    /// Index of the point.
     pub point: usize,
+    /// Index of the law.
     pub law: usize,
+    /// The seed.
     pub seed: u64,
 }
 
-/// The runs that are `wanted`, seed by seed: what is there after an interruption compares all laws.
-pub fn jobs(experiment: &Experiment, wanted: impl Fn(&Key) -> bool) -> Vec<(Key, Job)> {
+/// Returns the runs of an experiment that `selects` chooses, by the packet engine.
+///
+/// They are ordered seed by seed, so that the results of an interrupted batch compare all laws.
+pub fn jobs(experiment: &Experiment, selects: impl Fn(&Key) -> bool) -> Vec<(Key, Job)> {
     let points: Vec<_> = experiment
         .points
         .iter()
@@ -29,7 +34,7 @@ pub fn jobs(experiment: &Experiment, wanted: impl Fn(&Key) -> bool) -> Vec<(Key,
         for (point, (scenario, laws)) in points.iter().enumerate() {
             for (law, (law_and_queue, target_pkts)) in laws.iter().enumerate() {
                 let key = Key { point, law, seed };
-                if !wanted(&key) {
+                if !selects(&key) {
                     continue;
                 }
                 let job = Job {
@@ -46,17 +51,17 @@ pub fn jobs(experiment: &Experiment, wanted: impl Fn(&Key) -> bool) -> Vec<(Key,
     jobs
 }
 
-/// As [`jobs`], by the fluid model.
+/// Returns the runs of an experiment that `selects` chooses, by the fluid model.
 ///
 /// # Errors
-/// What the model cannot express.
+/// If the fluid model cannot express a scenario, with the key of what it cannot.
 pub fn fluid_jobs(
     experiment: &Experiment,
     windows: Windows,
     step: Step,
-    wanted: impl Fn(&Key) -> bool,
+    selects: impl Fn(&Key) -> bool,
 ) -> Result<Vec<(Key, Job)>, ParamError> {
-    let mut jobs = jobs(experiment, wanted);
+    let mut jobs = jobs(experiment, selects);
     for (key, job) in &mut jobs {
         let law = &experiment.points[key.point].laws[key.law];
         let mut model = from_scenario(&job.scenario, law, windows, step)?;
@@ -66,8 +71,8 @@ pub fn fluid_jobs(
     Ok(jobs)
 }
 
-/// Each law at `point` with its queue, and what QACD is taken against: the scenario's set-point,
-/// or else the law's.
+/// Returns each law at `point` in its queue, and the set-point in packets for QACD: that of the
+/// scenario, or else of the law.
 fn laws(point: &Point) -> Vec<(Aqm, Option<f64>)> {
     let site: Site = point.scenario.site();
     let of_all = point.scenario.target_pkts();

@@ -1,10 +1,43 @@
-//! Many runs on many threads: law × point × seed, with progress, cancellation, and
-//! faults that name their run.
+//! Many runs on many threads: every law at every point with every seed, with progress and
+//! cancellation.
 //!
-//! A run depends on its own job alone, so results are the same for any number of threads;
-//! only the order in which they finish differs, and [`Finished::job`] puts it right.
+//! [`jobs`] lists the runs of an experiment, each a [`Job`]: a scenario, a law and a seed, for the
+//! packet engine or for the fluid model. A [`Batch`] makes them in background threads;
+//! [`Batch::take`] returns those that have [`Finished`] since the last call, each with its
+//! [`Outcome`] (the trace, and the metrics of each link) or its [`Failure`].
+//!
+//! A run depends on its job alone, so results are the same for any number of threads. Only the
+//! order in which runs finish differs; [`Finished::job`] is the index of the job. A run that panics
+//! fails, and the others go on. A law that may never return, such as one in Python, registers with
+//! its [`Control`] how it is interrupted.
+//!
+//! ```
+//! use forebay_batch::{jobs, Batch};
+//! use forebay_scenario::{parse, Options};
+//!
+//! let text = r#"
+//! duration = "1s"
+//! bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
+//! traffic = [{ kind = "ftp", flows = 2, rtt = "40ms" }]
+//! law = [{ kind = "droptail" }, { kind = "codel" }]
+//! "#;
+//! let experiment = parse(text.as_bytes(), "example", &Options::default())?;
+//! let (keys, jobs): (Vec<_>, Vec<_>) = jobs(&experiment, |_| true).into_iter().unzip();
+//! let batch = Batch::start(jobs, 2)?;
+//! while !batch.done() {
+//!     std::thread::yield_now();
+//! }
+//! for run in batch.take() {
+//!     let metrics = &run.result.map_err(|failure| failure.message)?.metrics[0];
+//!     println!("law {}: {} s", keys[run.job].law, metrics.delay_p95_s);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Start reading at [`Batch::start_within`]; golden results of every law are in `tests/golden`.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod jobs;
 
@@ -23,31 +56,36 @@ use forebay_fluid::Model;
 use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 pub use forebay_sim::RESULTS_VERSION;
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{LinkView, Metrics, RunTrace};
 use forebay_units::{ParamError, Stop, Time};
 
 pub use jobs::{fluid_jobs, jobs, Key};
 
-/// What makes a run.
+/// The engine of a run.
 #[derive(Clone)]
 pub enum Engine {
+    /// The packet engine.
     Packets,
-    /// The scenario as a model, with its law and its seed.
+    /// The fluid model of the scenario, with its law and its seed.
     Fluid(Box<Model>),
 }
 
-/// One run to make.
+/// The input of one run.
 #[derive(Clone)]
 pub struct Job {
+    /// The engine.
     pub engine: Engine,
+    /// The scenario.
     pub scenario: Arc<Scenario>,
+    /// The law under test and its queue.
     pub law: Aqm,
-    /// What QACD is taken against.
+    /// The set-point in packets for QACD, if there is one.
     pub target_pkts: Option<f64>,
+    /// The seed.
     pub seed: u64,
 }
 
-/// A hand on one run, from outside and from its law.
+/// The control of one run, which ends it from outside and tells its law of that.
 #[derive(Default)]
 pub struct Control {
     watch: Watch,
@@ -61,22 +99,24 @@ thread_local! {
 }
 
 impl Control {
-    /// Of the run that this thread makes, while it makes one: its law may keep it.
+    /// Returns the control of the run that this thread makes; `None` if it makes none. A law may keep
+    /// it.
     pub fn current() -> Option<Arc<Control>> {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// Whether nobody waits for the run any more.
+    /// True if the run has been cancelled.
     pub fn cancelled(&self) -> bool {
         self.watch.cancel.load(Relaxed)
     }
 
-    /// What to call when the run is cancelled, for a law that may take for ever over a packet.
+    /// Registers a call that interrupts a law when the run is cancelled, for laws that may never
+    /// return.
     pub fn on_cancel(&self, interrupt: Arc<dyn Fn() + Send + Sync>) {
         lock(&self.interrupts).push(interrupt);
     }
 
-    /// Ends the run as a failure of ours.
+    /// Ends the run as a failure that is not the law's.
     fn fail(&self, why: String) {
         let _ = self.late.set(why);
         self.cancel();
@@ -92,28 +132,30 @@ impl Control {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Outcome {
-    pub trace: Trace,
-    pub metrics: Metrics,
-    /// Of each of `trace.others`.
-    pub others: Vec<Metrics>,
-    /// User CPU time that this run took; NaN where the system does not tell it of a thread.
+    /// What the run observed.
+    pub trace: RunTrace,
+    /// The metrics of each link's queue, in the order of `trace.links`.
+    pub metrics: Vec<Metrics>,
+    /// The user CPU time of this run in s; NaN if the system does not count it by thread.
     pub user_cpu_s: f64,
 }
 
-/// A run that has ended by itself; a cancelled one leaves nothing.
+/// A run that has ended by itself. A cancelled run leaves nothing.
 pub struct Finished {
     /// Index into the jobs.
     pub job: usize,
+    /// The outcome, or the reason of a failure.
     pub result: Result<Outcome, Failure>,
 }
 
-/// Why a run failed.
+/// The reason why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// The reason in words.
     pub message: String,
-    /// Whether its law is at fault, which the caller brought; otherwise it is ours.
+    /// True if the law that the caller supplied is at fault, and not Forebay.
     pub of_law: bool,
 }
 
@@ -133,10 +175,10 @@ impl Failure {
     }
 }
 
-/// Jobs on their way through a pool of threads. Dropping it cancels what is left.
+/// Jobs that a pool of threads works on. Dropping the batch cancels the runs that are left.
 pub struct Batch {
     shared: Arc<Shared>,
-    // Kept so that its threads live as long as the batch.
+    // Its threads live as long as the batch.
     _pool: rayon::ThreadPool,
 }
 
@@ -152,16 +194,16 @@ impl Batch {
     /// Starts `jobs` in their order on `threads` threads, and returns at once.
     ///
     /// # Errors
-    /// The operating system refuses the threads.
+    /// If the operating system refuses the threads.
     pub fn start(jobs: Vec<Job>, threads: usize) -> Result<Batch, String> {
         Batch::start_within(jobs, threads, |run| run())
     }
 
-    /// As [`Batch::start`], with each run made inside of `around`, which calls what it is given: for
-    /// laws that need something of their thread.
+    /// Starts `jobs` like [`Batch::start`], each run inside of `around`, which must call its
+    /// argument. It prepares the thread for laws that need it, such as laws in Python.
     ///
     /// # Errors
-    /// As there.
+    /// If the operating system refuses the threads.
     pub fn start_within(
         jobs: Vec<Job>,
         threads: usize,
@@ -190,7 +232,7 @@ impl Batch {
         })
     }
 
-    /// Simulated time that has passed, over all there is: 0 to 1.
+    /// Returns the simulated time that has passed, as a fraction of that of all jobs.
     pub fn progress(&self) -> f64 {
         let (mut passed, mut all) = (0.0, 0.0);
         for (job, control) in self.shared.jobs.iter().zip(&self.shared.controls) {
@@ -206,11 +248,11 @@ impl Batch {
         }
     }
 
-    /// Fails each run that has been under way for longer than `most`. Whoever waits calls it now
-    /// and then.
+    /// Fails each run that has taken longer than `most`. A caller that waits for the batch calls it
+    /// repeatedly.
     pub fn fail_longer_than(&self, most: Duration) {
         for control in &self.shared.controls {
-            // One that has ended no longer looks at its control.
+            // A run that has ended no longer looks at its control.
             if control
                 .started
                 .get()
@@ -221,18 +263,18 @@ impl Batch {
         }
     }
 
-    /// Runs that have finished since the last call, in the order in which they did.
+    /// Returns the runs that have finished since the last call, in the order in which they did.
     pub fn take(&self) -> Vec<Finished> {
         std::mem::take(&mut lock(&self.shared.finished))
     }
 
-    /// Whether every run has finished or was cancelled.
+    /// True if every run has finished or was cancelled.
     pub fn done(&self) -> bool {
         self.shared.left.load(Acquire) == 0
     }
 
-    /// Ends the running runs soon and starts no further one. Calling it again interrupts laws
-    /// again that have not ended.
+    /// Ends the runs under way soon and starts no other. A second call interrupts laws again that
+    /// have not returned.
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Relaxed);
         for control in &self.shared.controls {
@@ -252,7 +294,7 @@ impl Shared {
         if !self.cancelled.load(Relaxed) {
             let control = &self.controls[job];
             CURRENT.set(Some(Arc::clone(control)));
-            // A panic must neither take the pool down nor go unseen.
+            // A panic must neither end the pool nor go unnoticed.
             let result =
                 catch_unwind(AssertUnwindSafe(|| self.simulate(job))).unwrap_or_else(|panic| {
                     match panic.downcast_ref::<Stop>() {
@@ -280,7 +322,7 @@ impl Shared {
         self.left.fetch_sub(1, Release);
     }
 
-    /// `None` where the run was cancelled from outside.
+    /// Makes a run; `None` if it was cancelled from outside.
     fn simulate(&self, job: usize) -> Result<Option<Outcome>, Failure> {
         let Job {
             engine,
@@ -301,15 +343,18 @@ impl Shared {
         };
         Ok(Some(Outcome {
             user_cpu_s: user_cpu_s().map_err(Failure::ours)? - start_s,
-            metrics: Metrics::of(&trace, *target_pkts),
-            others: others(scenario, &trace, *target_pkts),
+            metrics: metrics(scenario, &trace, *target_pkts),
             trace,
         }))
     }
 }
 
-/// As `forebay_sim::run` does, by the fluid model.
-fn fluid(scenario: &Scenario, model: &Model, watch: &Watch) -> Result<Option<Trace>, ParamError> {
+/// Makes a run by the fluid model; `None` if it was cancelled.
+fn fluid(
+    scenario: &Scenario,
+    model: &Model,
+    watch: &Watch,
+) -> Result<Option<RunTrace>, ParamError> {
     let trace = forebay_fluid::run_while(model, |now| {
         watch.set_now(now);
         !watch.cancel.load(Relaxed)
@@ -317,22 +362,22 @@ fn fluid(scenario: &Scenario, model: &Model, watch: &Watch) -> Result<Option<Tra
     Ok(trace.map(|trace| forebay_fluid::observed(scenario, model, &trace)))
 }
 
-/// Metrics of the other links. One with a law of its own has that law's set-point, if any.
-fn others(scenario: &Scenario, trace: &Trace, target_pkts: Option<f64>) -> Vec<Metrics> {
-    let of = |(link, trace): (&Link, &Trace)| match &link.law {
-        Some(own) => Metrics::of(trace, own.target_pkts(&scenario.site_of(link))),
-        None => Metrics::of(trace, target_pkts),
+/// Returns the metrics of each link. A link with a law of its own has the set-point of that law.
+fn metrics(scenario: &Scenario, trace: &RunTrace, target_pkts: Option<f64>) -> Vec<Metrics> {
+    let of = |(link, view): (&Link, LinkView)| match &link.law {
+        Some(own) => Metrics::of(view, own.target_pkts(&scenario.site_of(link))),
+        None => Metrics::of(view, target_pkts),
     };
-    scenario.links.iter().zip(&trace.others).map(of).collect()
+    scenario.links.iter().zip(trace.views()).map(of).collect()
 }
 
-/// User CPU time of the calling thread; NaN where the system counts only that of processes.
+/// Returns NaN: this system counts the user CPU time of processes, but not of threads.
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
 fn user_cpu_s() -> Result<f64, String> {
     Ok(f64::NAN)
 }
 
-/// User CPU time of the calling thread.
+/// Returns the user CPU time of the calling thread in s.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn user_cpu_s() -> Result<f64, String> {
     use nix::sys::resource::{getrusage, UsageWho};
@@ -342,6 +387,7 @@ fn user_cpu_s() -> Result<f64, String> {
     Ok(usage.user_time().num_microseconds() as f64 / 1e6)
 }
 
+/// Returns the text of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
@@ -350,7 +396,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// A panic elsewhere does not make what was stored wrong.
+/// Locks a mutex, also if another thread has panicked while it held the lock: the values stay valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -61,7 +61,7 @@ fn results_are_the_same_on_any_number_of_threads() {
             .map(|outcome| {
                 (
                     format!("{:?}", outcome.metrics),
-                    outcome.trace.samples.queue_pkts,
+                    outcome.trace.links[0].samples.queue_pkts.clone(),
                 )
             })
             .collect::<Vec<_>>()

@@ -15,7 +15,7 @@ use std::time::Duration;
 use forebay_aqm::laws::LAWS;
 use forebay_batch::{jobs, Batch, Job, Key, RESULTS_VERSION};
 use forebay_scenario::{files, parse, Options};
-use forebay_trace::{FloatSummary, Metrics, Trace};
+use forebay_trace::{FloatSummary, LinkView, Metrics};
 use forebay_units::Rng;
 
 /// What names a row: file, law, point of the sweep, seed and link.
@@ -95,16 +95,15 @@ fn results() -> Table {
     for finished in batch.take() {
         let name = &names[finished.job];
         let outcome = finished.result.unwrap();
-        let queues = std::iter::once((&outcome.trace, &outcome.metrics));
-        for (trace, metrics) in queues.chain(outcome.trace.others.iter().zip(&outcome.others)) {
+        for (link, metrics) in outcome.trace.views().zip(&outcome.metrics) {
             let Name {
                 file,
                 law,
                 point,
                 seed,
             } = name;
-            let key = format!("{file}\t{law}\t{point}\t{seed}\t{}", trace.name);
-            let twice = table.insert(key.clone(), values(trace, metrics));
+            let key = format!("{file}\t{law}\t{point}\t{seed}\t{}", link.name);
+            let twice = table.insert(key.clone(), values(link, metrics));
             assert!(twice.is_none(), "{key} stands twice");
         }
     }
@@ -153,11 +152,11 @@ fn opportunities() -> Vec<u8> {
     text.into()
 }
 
-fn values(trace: &Trace, metrics: &Metrics) -> BTreeMap<String, String> {
+fn values(link: LinkView, metrics: &Metrics) -> BTreeMap<String, String> {
     let numbers = metrics.fields();
     let numbers = numbers.map(|(name, value)| (name.to_owned(), format!("{value:?}")));
-    let digest = ("digest".to_owned(), format!("x{:016x}", trace.digest()));
-    let summaries = trace.float_summaries().into_iter().map(|summary| {
+    let digest = ("digest".to_owned(), format!("x{:016x}", link.digest()));
+    let summaries = link.float_summaries().into_iter().map(|summary| {
         let FloatSummary {
             name,
             mean,

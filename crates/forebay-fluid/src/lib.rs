@@ -15,11 +15,38 @@
 //! [`Windows::Sawtooth`] describes windows more closely, on the clock of their ACKs. Other senders
 //! than Reno have equations of their own for W ([`Sender`]).
 //!
-//! The law is the object that the packet simulator runs. It gets the calls a FIFO queue would
-//! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its
-//! [`intensity`](forebay_aqm::FluidLaw::intensity); for a law that has none it counts verdicts.
+//! The law is the object that the packet engine runs. It is called as a FIFO queue calls it, once
+//! for each packet of the fluid and on its own clock (`port.rs`), and the model reads its
+//! [`intensity`](forebay_aqm::Law::intensity); for a law that has none it counts verdicts.
+//!
+//! [`from_scenario`] turns a scenario and a law into a [`Model`]; [`run`] integrates it to a
+//! [`Trace`] of real numbers; and [`observed`] converts that into the
+//! [`RunTrace`](forebay_trace::RunTrace) that every engine gives.
+//!
+//! ```
+//! use forebay_fluid::{from_scenario, observed, run, Step, Windows};
+//! use forebay_scenario::{parse, Options};
+//! use forebay_trace::Metrics;
+//!
+//! let text = r#"
+//! duration = "5s"
+//! bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
+//! traffic = [{ kind = "ftp", flows = 20, rtt = "40ms" }]
+//! law = [{ kind = "pi", a = 1e-4, b = 9e-5, target = "40p" }]
+//! "#;
+//! let experiment = parse(text.as_bytes(), "example", &Options::default())?;
+//! let (scenario, law) = (&experiment.points[0].scenario, &experiment.points[0].laws[0]);
+//! let model = from_scenario(scenario, law, Windows::Smooth, Step::AUTO)?;
+//! let trace = observed(scenario, &model, &run(&model)?);
+//! println!("{} packets", Metrics::of(trace.link(0), Some(40.0)).queue_mean_pkts);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Start reading at `model.rs` for the input, then `system.rs` for the equations and `integrate.rs`
+//! for the method.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![deny(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -6,93 +6,119 @@ use forebay_units::{Bytes, ParamError, Rate, Site, Span, Time};
 use crate::senders::{feedback_rtts, Equations, Sender, Windows};
 use crate::step::Step;
 
-/// Most steps of one run: memory grows with them.
+/// Largest number of steps of one run: memory grows with them.
 const MOST_STEPS: f64 = 2e7;
 
-/// Everything about one run.
+/// The input of one run.
 #[derive(Clone)]
 pub struct Model {
+    /// The queues and their links.
     pub bottlenecks: Vec<Bottleneck>,
+    /// The classes of flows.
     pub classes: Vec<Class>,
-    /// In order of time.
+    /// The changes during the run, in order of time.
     pub changes: Vec<Change>,
+    /// The simulated time.
     pub duration: Span,
-    /// Length of integration steps. They also end where a law's clock ticks, where something
-    /// changes, and where a change reaches a sender.
+    /// The length of integration steps. A step also ends at a tick of a law's clock, at a change, and
+    /// when a change reaches a sender.
     pub step: Step,
-    /// Time between two rows of the trace.
+    /// The time between two rows of the trace.
     pub sample: Span,
-    /// For laws that draw at random; nothing else does.
+    /// The seed of laws that draw at random; the equations have no random terms.
     pub seed: u64,
 }
 
 /// A queue under a law, and its link.
 #[derive(Clone)]
 pub struct Bottleneck {
+    /// The rate of the link.
     pub rate: Rate,
-    /// Size of every packet.
+    /// The size of every packet.
     pub packet: Bytes,
+    /// The size of the buffer in packets.
     pub buffer_pkts: f64,
+    /// The law of the queue.
     pub law: LawChoice,
 }
 
-/// Like flows: one window stands for all of them.
+/// A class of identical flows, described by one mean window.
 #[derive(Clone, Debug)]
 pub struct Class {
+    /// The name in reports.
     pub label: String,
-    /// At the start; need not be whole.
+    /// The number of flows at the start, which need not be an integer.
     pub flows: f64,
-    /// Round-trip time without queueing.
+    /// The round-trip time without queueing.
     pub rtt: Span,
-    /// Bottlenecks on the way, by index, the first first.
+    /// The indices of the bottlenecks on the route, in order.
     pub route: Vec<usize>,
-    /// Window of a flow that starts.
+    /// The window of a flow that starts, in packets.
     pub initial_window_pkts: f64,
-    /// Largest window.
+    /// The largest window, in packets.
     pub window_pkts: f64,
-    /// 1, or 1/2 with delayed ACKs (RFC 5681 section 3.1).
+    /// The growth of the window in congestion avoidance: 1, or 1/2 with delayed ACKs (RFC 5681 section
+    /// 3.1).
     pub growth_pkts_per_rtt: f64,
-    /// Whether a law's signal marks packets of this class instead of dropping them.
+    /// True if a signal marks packets of this class instead of dropping them.
     pub marks: bool,
-    /// Whether its packets are ECT(1): a coupled law marks them as those of L4S.
+    /// True if its packets are ECT(1), which a coupled law marks as those of L4S.
     pub l4s: bool,
+    /// The senders.
     pub sender: Sender,
+    /// The detail in which the windows are described.
     pub windows: Windows,
 }
 
-/// Something that changes while the model runs.
+/// A change during the run.
 #[derive(Clone, Debug)]
 pub struct Change {
+    /// The time of the change.
     pub at: Time,
+    /// The quantity that changes, and its new value.
     pub what: What,
 }
 
+/// A quantity of the model with a new value.
 #[derive(Clone, Debug)]
 pub enum What {
+    /// The rate of a link.
     Rate {
+        /// Index of the bottleneck.
         bottleneck: usize,
+        /// The new rate.
         rate: Rate,
     },
+    /// The buffer of a queue.
     Buffer {
+        /// Index of the bottleneck.
         bottleneck: usize,
+        /// The new size in packets.
         buffer_pkts: f64,
     },
+    /// The round-trip time of a class without queueing.
     Rtt {
+        /// Index of the class.
         class: usize,
+        /// The new round-trip time.
         rtt: Span,
     },
-    /// Flows that come bring the initial window into the class's mean.
+    /// The number of flows of a class. Flows that start bring the initial window into its mean.
     Flows {
+        /// Index of the class.
         class: usize,
+        /// The new number.
         flows: f64,
     },
 }
 
 impl Bottleneck {
+    /// Returns the rate of the link in packets per second.
     pub fn pkts_per_s(&self) -> f64 {
         self.rate.packets_per_sec(self.packet)
     }
 
+    /// Returns the queue as its law sees it.
     pub fn site(&self) -> Site {
         Site {
             rate: self.rate,
@@ -103,7 +129,7 @@ impl Bottleneck {
 }
 
 impl Class {
-    /// Flows of Reno as RFC 5681 has it, over the first bottleneck.
+    /// Returns a class of Reno flows (RFC 5681) over the first bottleneck.
     pub fn new(label: impl Into<String>, flows: f64, rtt: Span) -> Class {
         Class {
             label: label.into(),
@@ -124,7 +150,7 @@ impl Class {
         Equations::of(self.sender.control, self.windows, self.marks)
     }
 
-    /// Time from a packet to what its signal does to the packets in flight.
+    /// Returns the time in s from a packet until its signal acts on the packets in flight.
     pub(crate) fn feedback_s(&self, rtt_s: f64) -> f64 {
         feedback_rtts(self.sender, self.windows) * rtt_s
     }

@@ -1,18 +1,19 @@
-//! A fluid run as what is observed at its queues, in whole packets, so that metrics, figures and
-//! tables see it as they see any other run.
+//! The conversion of a fluid run to whole packets, so that metrics, figures and tables treat it like
+//! any other run.
 //!
-//! What remains of a packet is carried on to the next row, so that means and sums are those of the
-//! fluid; a settled queue of 20.3 packets is 20 in most rows and 21 in some. All flows of a class
-//! get the same. There is no transfer, and nothing is sent again.
+//! The fraction of a packet is carried over to the next row, so that means and sums are those of the
+//! fluid: a constant queue of 20.3 packets is 20 in most rows and 21 in some. All flows of a class get
+//! the same goodput. There are no transfers and no retransmissions.
 //!
-//! Beside the whole packets stand the equations' own numbers, as a law's probes do: `fluid_pkts` of
-//! each queue, and of each class, by its number in the model, `window_pkts` and `rtt_s`.
+//! The exact numbers of the equations are recorded like a law's internal values: `fluid_pkts` of each
+//! queue, and `window_pkts` and `rtt_s` of each class, by its number in the model.
 
 use std::borrow::Cow;
 
 use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
-    mean_rtt_s, FlowTotals, GoodputRecorder, Recorder, Settings, Trace as Observed, TrafficTrace,
+    mean_propagation_s, FlowTotals, Goodput, GoodputRecorder, LinkTrace, QueuedTraffic, Recorder,
+    RunTrace, Settings, TrafficTrace,
 };
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Span, Time};
@@ -21,26 +22,35 @@ use crate::model::Model;
 use crate::scenario::groups;
 use crate::trace::Trace;
 
-/// The trace of `scenario`, whose `model` gave `trace`: of the bottleneck, with those of the other
-/// links.
-pub fn observed(scenario: &Scenario, model: &Model, trace: &Trace) -> Observed {
-    let flows = ObservedFlows::new(scenario, trace);
-    let links = scenario.all_links().enumerate();
-    let links = links.map(|(v, link)| at_link(scenario, model, trace, &flows, v, link));
-    let mut links: Vec<Observed> = links.collect();
-    who_gets_what(&mut links, scenario, model, trace);
-    let mut all = links.into_iter();
-    let mut bottleneck = all.next().expect("a scenario has a bottleneck");
-    bottleneck.others = all.collect();
-    bottleneck
+/// Returns the trace of a run of `scenario` whose `model` gave `trace`.
+pub fn observed(scenario: &Scenario, model: &Model, trace: &Trace) -> RunTrace {
+    // The classes of the model are those of the first traffic, then those of the second.
+    let of_class: Vec<usize> = (0..scenario.traffic.len())
+        .flat_map(|traffic| groups(scenario, traffic).into_iter().map(move |_| traffic))
+        .collect();
+    let links = scenario.links.iter().enumerate();
+    let links = links.map(|(v, link)| LinkTrace {
+        traffic: met_at(scenario, model, trace, v, &of_class),
+        ..at_link(scenario, model, trace, v, link)
+    });
+    let traffic = scenario.traffic.iter().map(|traffic| TrafficTrace {
+        rtt_s: mean_propagation_s(&traffic.rtts, traffic.flows),
+        ..TrafficTrace::over(traffic.path.clone())
+    });
+    let (flows, goodput) = delivered(scenario, trace);
+    RunTrace {
+        flows,
+        goodput,
+        ..RunTrace::new(links.collect(), traffic.collect())
+    }
 }
 
-/// Whole packets of a fluid; what remains is carried on.
+/// Converts amounts of fluid to whole packets; the fraction is carried over.
 #[derive(Default)]
 struct Carried(f64);
 
 impl Carried {
-    /// Whole packets out of these parts and those that were left; a sum is less than one off.
+    /// Returns the whole packets in `pkts` and the fraction before; a sum is off by less than one.
     fn count(&mut self, pkts: f64) -> u32 {
         self.0 += pkts;
         // A sum of parts that is whole but for rounding is whole.
@@ -49,7 +59,7 @@ impl Carried {
         whole
     }
 
-    /// The nearest whole length of a queue, with what the rows before owe.
+    /// Returns the nearest whole length of a queue, corrected by the error of the rows before.
     fn length(&mut self, pkts: f64) -> u32 {
         self.0 += pkts;
         let whole = whole_u32((self.0 + 0.5).max(0.0));
@@ -58,13 +68,12 @@ impl Carried {
     }
 }
 
-/// At the end of a row; the first is of time zero.
+/// Returns the time at which a row ends; the first is of time zero.
 fn end_of(row: usize, interval: Span) -> Time {
     Time::ZERO + interval * row as u64
 }
 
-/// When a packet comes in the middle of a row that ends there, and how long it waits until those
-/// before it are gone.
+/// Returns the arrival of a packet in the middle of a row, and its queuing delay.
 fn passage_of(trace: &Trace, v: usize, row: usize, interval: Span) -> (Time, Span) {
     let came = end_of(row - 1, interval) + Span::from_nanos(interval.as_nanos() / 2);
     let before_pkts = 0.5 * (trace.queue_pkts[v][row - 1] + trace.queue_pkts[v][row]);
@@ -73,44 +82,21 @@ fn passage_of(trace: &Trace, v: usize, row: usize, interval: Span) -> (Time, Spa
     (came, Span::from_secs_f64(wait_s))
 }
 
-/// What each traffic of a scenario met at every link that several cross. The classes of the model are
-/// those of the first traffic, then those of the second.
-fn who_gets_what(found: &mut [Observed], scenario: &Scenario, model: &Model, trace: &Trace) {
-    let of_class: Vec<usize> = (0..scenario.traffic.len())
-        .flat_map(|traffic| groups(scenario, traffic).into_iter().map(move |_| traffic))
-        .collect();
-    let links = 0..found.len();
-    let met: Vec<Vec<TrafficTrace>> = links
-        .map(|v| met_at(scenario, model, trace, v, &of_class))
-        .collect();
-    for (traffic, it) in scenario.traffic.iter().enumerate() {
-        let waits_s = (it.path.iter()).map(|&v| met[v][traffic].delay_mean_s());
-        let rtt_s = mean_rtt_s(&it.rtts, it.flows, waits_s);
-        for &v in &it.path {
-            let met = met[v][traffic].clone();
-            found[v].traffic.push(TrafficTrace { rtt_s, ..met });
-        }
-    }
-    // Of one alone the link's own metrics say it.
-    let alone = found.iter_mut().filter(|link| link.traffic.len() < 2);
-    alone.for_each(|link| link.traffic.clear());
-}
-
-/// By traffic: what its packets met at a link within the window.
+/// Returns the packets of each traffic at a link within the window.
 fn met_at(
     scenario: &Scenario,
     model: &Model,
     trace: &Trace,
     v: usize,
     of_class: &[usize],
-) -> Vec<TrafficTrace> {
+) -> Vec<QueuedTraffic> {
     let (start, end) = scenario.measure;
     let within = |at: Time| start < at && at <= end;
     let passing = model.classes.iter().zip(of_class);
     let passing = passing.filter(|(class, _)| class.route.contains(&v));
     // Packets that left, what they waited in all (s), and packets lost and marked.
     let mut sums = vec![[0.0; 4]; scenario.traffic.len()];
-    let mut met_by: Vec<TrafficTrace> = vec![TrafficTrace::default(); scenario.traffic.len()];
+    let mut met_by: Vec<QueuedTraffic> = vec![QueuedTraffic::default(); scenario.traffic.len()];
     for ((_, &traffic), column) in passing.zip(&trace.met[v]) {
         let [left, waited_s, lost, marked] = &mut sums[traffic];
         for (row, met) in column.iter().enumerate().skip(1) {
@@ -139,24 +125,14 @@ fn met_at(
     met_by
 }
 
-fn at_link(
-    scenario: &Scenario,
-    model: &Model,
-    trace: &Trace,
-    flows: &ObservedFlows,
-    v: usize,
-    link: &Link,
-) -> Observed {
+fn at_link(scenario: &Scenario, model: &Model, trace: &Trace, v: usize, link: &Link) -> LinkTrace {
     let settings = Settings {
         interval: scenario.sample,
         window: scenario.measure,
     };
     let (start, end) = settings.window;
     let packet_bytes = model.bottlenecks[v].packet.0;
-    let crosses = |traffic: usize| scenario.traffic[traffic].path.contains(&v);
-    let mut found = Recorder::new(settings, link.rate).finish(flows.totals(crosses));
-    found.name.clone_from(&link.name);
-    found.goodput = flows.goodput.crossing(crosses);
+    let mut found = Recorder::new(settings, link.rate).finish(&link.name);
     let mut queued = Carried::default();
     let [mut arrived, mut dropped, mut marked, mut overflowed, mut left, mut admitted] =
         std::array::from_fn(|_| Carried::default());
@@ -199,70 +175,51 @@ fn at_link(
     found
 }
 
-/// What the flows of every traffic got.
-struct ObservedFlows {
-    /// By flow: its traffic, and in-order bytes within the window.
-    within: Vec<(usize, u64)>,
-    goodput: GoodputRecorder,
-}
-
-impl ObservedFlows {
-    fn new(scenario: &Scenario, trace: &Trace) -> ObservedFlows {
-        let numbers = scenario.traffic.iter().map(|traffic| traffic.flows);
-        let rows = trace.time_s.len() as u64 - 1;
-        let every = GoodputRecorder::every(rows);
-        let mut goodput = GoodputRecorder::new(scenario.sample * every, numbers);
-        let mut totals = Totals::new(scenario, trace.delivered_pkts.len());
-        let (start, end) = scenario.measure;
-        let (mut before, mut until) = (Vec::new(), Vec::new());
-        for row in 0..trace.time_s.len() {
-            totals.add(trace.delivered_pkts.iter().map(|class| class[row]));
-            let now = end_of(row, scenario.sample);
-            if now <= start {
-                before = totals.bytes();
-            }
-            if now <= end {
-                until = totals.bytes();
-            }
-            if row > 0 && (row as u64).is_multiple_of(every) {
-                goodput.row(&totals.bytes());
-            }
+/// Returns the bytes that each flow delivered within the window, and the goodput over time.
+fn delivered(scenario: &Scenario, trace: &Trace) -> (Vec<FlowTotals>, Goodput) {
+    let numbers = scenario.traffic.iter().map(|traffic| traffic.flows);
+    let rows = trace.time_s.len() as u64 - 1;
+    let every = GoodputRecorder::every(rows);
+    let mut goodput = GoodputRecorder::new(scenario.sample * every, numbers);
+    let mut totals = Totals::new(scenario, trace.delivered_pkts.len());
+    let (start, end) = scenario.measure;
+    let (mut before, mut until) = (Vec::new(), Vec::new());
+    for row in 0..trace.time_s.len() {
+        totals.add(trace.delivered_pkts.iter().map(|class| class[row]));
+        let now = end_of(row, scenario.sample);
+        if now <= start {
+            before = totals.bytes();
         }
-        let got = until
-            .iter()
-            .zip(&before)
-            .map(|(until, before)| until - before);
-        let traffic = totals.flows.iter().map(|flow| flow.traffic);
-        ObservedFlows {
-            within: traffic.zip(got).collect(),
-            goodput,
+        if now <= end {
+            until = totals.bytes();
+        }
+        if row > 0 && (row as u64).is_multiple_of(every) {
+            goodput.row(&totals.bytes());
         }
     }
-
-    fn totals(&self, crosses: impl Fn(usize) -> bool) -> Vec<FlowTotals> {
-        let flows = self.within.iter().filter(|(traffic, _)| crosses(*traffic));
-        flows
-            .map(|&(traffic, delivered_bytes)| FlowTotals {
-                traffic: u32::try_from(traffic).unwrap_or(u32::MAX),
-                delivered_bytes,
-            })
-            .collect()
-    }
+    let bytes = until.iter().zip(&before);
+    let bytes = bytes.map(|(until, before)| until - before);
+    let flows = totals.flows.iter().zip(bytes);
+    let flows = flows.map(|(flow, delivered_bytes)| FlowTotals {
+        traffic: u32::try_from(flow.traffic).unwrap_or(u32::MAX),
+        delivered_bytes,
+    });
+    (flows.collect(), goodput.finish())
 }
 
-/// A flow as one of its class.
+/// A flow as a member of its class.
 struct Flow {
     traffic: usize,
     class: usize,
-    /// Its number among the flows of the class, and how many those are.
+    /// Its number among the flows of the class, and their number.
     place: (u64, u64),
     payload_bytes: u64,
 }
 
-/// What has been delivered since the start.
+/// The packets delivered since the start.
 struct Totals {
     flows: Vec<Flow>,
-    /// Of all flows of a class.
+    /// The packets of all flows of each class.
     pkts: Vec<f64>,
 }
 
@@ -300,7 +257,7 @@ impl Totals {
         }
     }
 
-    /// By flow: whole packets of a class go round its flows.
+    /// Returns the bytes of each flow: the whole packets of a class go to its flows in turn.
     fn bytes(&self) -> Vec<u64> {
         let of = |flow: &Flow| {
             let (place, flows) = flow.place;

@@ -1,11 +1,13 @@
-//! A law at a queue of fluid: it gets the calls that a FIFO would make.
+//! A law at a queue of fluid, which calls it as a FIFO would.
 //!
 //! Packet n of the fluid arrives when n packets' worth has flowed in since the start, and
 //! leaves when as much has flowed out. None is left out, so laws that average per packet, count or
 //! estimate see every packet, evenly spread. Queue lengths are rounded to whole packets (and
 //! bytes), as laws see them.
 
-use forebay_aqm::{Ecn, FluidStep, Law, Others, PacketMeta, QueueView, Signal, Verdict};
+use forebay_aqm::{
+    Ecn, FluidStep, Law, LawDriver, OtherQueues, PacketMeta, QueueView, Signal, Verdict,
+};
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Rate, Rng, Span, Time};
 
@@ -14,9 +16,9 @@ use crate::model::Bottleneck;
 /// A probability that moves by more than this part in a step jumps.
 const SMOOTH: f64 = 0.2;
 
+/// A queue of fluid and its law.
 pub struct Port {
-    law: Box<dyn Law>,
-    rng: Rng,
+    law: LawDriver,
     packet_bytes: u32,
     buffer_pkts: f64,
     rate: Rate,
@@ -84,10 +86,10 @@ impl Passed {
 }
 
 impl Port {
+    /// Returns an empty queue under `law`.
     pub fn new(bottleneck: &Bottleneck, law: Box<dyn Law>, rng: Rng) -> Port {
         let mut port = Port {
-            law,
-            rng,
+            law: LawDriver::new(law, rng),
             packet_bytes: u32::try_from(bottleneck.packet.0).unwrap_or(u32::MAX),
             buffer_pkts: bottleneck.buffer_pkts,
             rate: bottleneck.rate,
@@ -107,31 +109,34 @@ impl Port {
         port
     }
 
+    /// Sets the rate of the link.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
         self.ns_per_pkt = 8e9 * f64::from(self.packet_bytes) / rate.as_bps() as f64;
     }
 
+    /// Sets the size of the buffer.
     pub fn set_buffer(&mut self, buffer_pkts: f64) {
         self.buffer_pkts = buffer_pkts;
     }
 
-    /// With what probability an ECT(1) packet is marked where a classic one is signalled with
-    /// `probability`.
+    /// Returns the probability with which an ECT(1) packet is marked if classic packets are signalled
+    /// with `probability`.
     pub fn marks_l4s(&self, probability: f64) -> f64 {
         self.law.marks_l4s(probability)
     }
 
-    /// At a time in the next step.
+    /// Returns the signal probability at a time in the next step.
     pub fn probability_at(&self, time_s: f64) -> f64 {
         (self.probability + self.trend * (time_s - self.since_s)).clamp(0.0, 1.0)
     }
 
+    /// Returns the next tick of the law's clock, if it has one.
     pub fn next_tick(&self) -> Option<Time> {
         self.law.poll_timeout()
     }
 
-    /// The law's clock ticks.
+    /// Lets the law's clock tick.
     pub fn tick(&mut self, now: Time, queue_pkts: f64) {
         let view = self.view(now, queue_pkts);
         self.law.handle_timeout(now, &view);
@@ -140,7 +145,7 @@ impl Port {
         }
     }
 
-    /// Tells the law of a step. Returns the probability at its start and at its end.
+    /// Shows the law the packets of a step. Returns the probability at its start and at its end.
     pub fn pass(&mut self, step: &Passed) -> [f64; 2] {
         let [first, last] = self.told(step);
         let length_s = step.end.since(step.start).as_secs_f64();
@@ -178,13 +183,11 @@ impl Port {
             let (now, queue_pkts) = at((k + 1) as f64 * arrival);
             let view = self.view(now, queue_pkts);
             let packet = self.packet(Span::ZERO);
-            if self.law.on_enqueue(now, &view, &packet, &mut self.rng) != Verdict::Pass {
+            let has_room = overflows == 0;
+            if self.law.arrive(now, &view, &packet, has_room) != Verdict::Pass {
                 signals += 1.0;
             }
-            if overflows > 0 {
-                self.law.on_overflow(now, &view);
-                overflows -= 1;
-            }
+            overflows -= u64::from(!has_room);
             self.last_arrival = now;
             // Departures keep pace with arrivals within the step.
             while left * arrivals < (k + 1) * departures {
@@ -218,7 +221,8 @@ impl Port {
         [self.probability; 2]
     }
 
-    /// Shows the law all packets of a step at once, if it takes them so; the probability then.
+    /// Shows the law all packets of a step at once, and returns the probability after it; `None` if
+    /// the law does not take them so.
     fn take_at_once(&mut self, step: &Passed, arrivals: u64, departures: u64) -> Option<f64> {
         let missed = if !step.idle {
             0
@@ -230,7 +234,7 @@ impl Port {
         let view = self.view(step.end, step.queue_pkts[1]);
         let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
         let waited = Span::from_nanos(whole_u64(step.queue_pkts[1] * self.ns_per_pkt));
-        let taken = self.law.take_fluid(&FluidStep {
+        let packets = FluidStep {
             end: step.end,
             queue_pkts: step.mean_line(),
             arrivals: count(arrivals),
@@ -238,20 +242,20 @@ impl Port {
             missed: count(missed),
             packet: self.packet(waited),
             view,
-        });
-        if !taken {
+        };
+        if !self.law.take_fluid(&packets) {
             return None;
         }
         self.last_arrival = step.end;
         self.law.intensity(&view)
     }
 
-    /// A packet leaves; one if the law signals it.
+    /// Shows the law a departure; returns 1 if the law signals it, and 0 otherwise.
     fn depart(&mut self, now: Time, queue_pkts: f64) -> f64 {
         let wait_ns = queue_pkts * self.ns_per_pkt;
         let view = self.view(now, queue_pkts);
         let packet = self.packet(Span::from_nanos(whole_u64(wait_ns)));
-        let verdict = self.law.on_dequeue(now, &view, &packet, &mut self.rng);
+        let verdict = self.law.depart(now, &view, &packet);
         f64::from(u8::from(verdict != Verdict::Pass))
     }
 
@@ -278,7 +282,7 @@ impl Port {
                 self.idle_since(now)
             },
             head_since: self.head_since(now, queue_pkts),
-            others: Others::default(),
+            other_queues: OtherQueues::default(),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use forebay_aqm::QueueChoice;
 use forebay_scenario::{
-    EcnChoice, Instant, LawChoice, Link, LinkSetting, Scenario, Setting, Tcp, Traffic, TrafficKind,
+    link_path, EcnChoice, Instant, LawChoice, Link, LinkSetting, Scenario, Setting, Tcp, Traffic,
+    TrafficKind,
 };
 use forebay_units::{ParamError, Rate, Span, Time};
 
@@ -26,14 +27,14 @@ pub fn from_scenario(
     windows: Windows,
     step: Step,
 ) -> Result<Model, ParamError> {
-    let links: Vec<&Link> = scenario.all_links().collect();
-    check_links(scenario, &links, law)?;
+    let links = &scenario.links;
+    check_links(scenario, links, law)?;
     let mut classes = Vec::new();
     let mut changes = Vec::new();
     // The classes of each traffic.
     let mut members: Vec<Vec<Member>> = Vec::new();
     for (index, traffic) in scenario.traffic.iter().enumerate() {
-        let own = add_classes(&mut classes, scenario, &links, index, windows)?;
+        let own = add_classes(&mut classes, scenario, links, index, windows)?;
         for member in &own {
             if member.first < traffic.flows {
                 changes.push(member.flows_at(middle(traffic.start), true));
@@ -53,10 +54,10 @@ pub fn from_scenario(
                 what: LinkSetting::Delay(delay),
             } => {
                 delays[link] = delay;
-                changes.extend(rtt_changes(at, &classes, &links, &delays));
+                changes.extend(rtt_changes(at, &classes, links, &delays));
             }
             Setting::Link { link, what } => {
-                let what = link_change(scenario, links[link], link, what);
+                let what = link_change(scenario, &links[link], link, what);
                 changes.extend(what.map(|what| Change { at, what }));
             }
             Setting::Flows { traffic, flows } => {
@@ -66,7 +67,7 @@ pub fn from_scenario(
         }
     }
     changes.sort_by_key(|change| change.at);
-    let bottleneck = |link: &&Link| Bottleneck {
+    let bottleneck = |link: &Link| Bottleneck {
         rate: link.rate,
         packet: scenario.site().packet,
         buffer_pkts: scenario.site_of(link).buffer_pkts,
@@ -86,17 +87,14 @@ pub fn from_scenario(
 }
 
 /// Refuses links that the model cannot express.
-fn check_links(scenario: &Scenario, links: &[&Link], law: &LawChoice) -> Result<(), ParamError> {
+fn check_links(scenario: &Scenario, links: &[Link], law: &LawChoice) -> Result<(), ParamError> {
     if let Some(link) = (0..links.len()).find(|link| scenario.opposite(*link).is_some()) {
         let found = format!("{:?} and a link the other way", links[link].name);
         let allowed = "links one way: in the fluid model no ACK waits";
         return Err(ParamError::new("link", found, allowed));
     }
     if let Some(link) = links.iter().position(|link| link.trace.is_some()) {
-        let key = match link {
-            0 => "bottleneck.rate_trace".to_owned(),
-            other => format!("link.{}.rate_trace", other - 1),
-        };
+        let key = format!("{}.rate_trace", link_path(link));
         let allowed = "no trace: in the fluid model a link has a rate";
         return Err(ParamError::new(key, "a trace", allowed));
     }
@@ -137,7 +135,7 @@ fn sender_of(
 fn add_classes(
     classes: &mut Vec<Class>,
     scenario: &Scenario,
-    links: &[&Link],
+    links: &[Link],
     index: usize,
     windows: Windows,
 ) -> Result<Vec<Member>, ParamError> {
@@ -200,7 +198,7 @@ fn link_change(
 fn rtt_changes<'a>(
     at: Time,
     classes: &'a [Class],
-    links: &'a [&Link],
+    links: &'a [Link],
     delays: &'a [Span],
 ) -> impl Iterator<Item = Change> + 'a {
     let moved_s = |link: &usize| {
@@ -292,7 +290,7 @@ fn middle(instant: Instant) -> Time {
 }
 
 /// A packet crosses the links of its path and the access link at either end.
-fn transmission(links: &[&Link], traffic: &Traffic) -> Span {
+fn transmission(links: &[Link], traffic: &Traffic) -> Span {
     let rates = traffic.path.iter().map(|link| links[*link].rate);
     let one = |rate: Rate| 1.0 / rate.packets_per_sec(traffic.packet);
     let whole: f64 = rates.chain([traffic.access; 2]).map(one).sum();

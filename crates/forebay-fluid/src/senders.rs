@@ -9,7 +9,7 @@ mod scalable;
 
 pub use reno::SPREAD;
 
-/// How exactly the windows of a class are described.
+/// The detail in which the windows of a class are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
     /// As published: every flow has the mean window, and grows with any number of ACKs.
@@ -46,21 +46,24 @@ impl Windows {
     }
 }
 
-/// How a window grows and falls.
+/// The rule by which a window grows and is reduced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WindowControl {
     /// A packet per round trip, and half for a signal (RFC 5681).
     Reno,
     /// RFC 9438. `above` is α of the Reno-friendly window once it is past the window before the
     /// last reduction: 1 in the RFC, and in Linux as below it, 8/15.
-    Cubic { above: f64 },
+    Cubic {
+        /// α of the Reno-friendly window once it exceeds the one before the last reduction.
+        above: f64,
+    },
     /// RFC 8257.
     Dctcp,
     /// draft-briscoe-iccrg-prague-congestion-control.
     Prague,
 }
 
-/// How the packets in flight get fewer when the window does.
+/// The way in which the packets in flight follow a reduction of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Nothing is sent until as many ACKs have come.
@@ -72,17 +75,20 @@ pub enum Reduction {
 /// A sender of TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sender {
+    /// The rule of its window.
     pub control: WindowControl,
+    /// The way in which its packets in flight follow a reduction.
     pub reduction: Reduction,
 }
 
 impl Sender {
+    /// Reno (RFC 5681).
     pub const RENO: Sender = Sender {
         control: WindowControl::Reno,
         reduction: Reduction::Pause,
     };
 
-    /// By the names that scenarios have.
+    /// Returns the sender that a scenario names so.
     ///
     /// # Errors
     /// The names that are allowed.

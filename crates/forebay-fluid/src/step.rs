@@ -1,23 +1,27 @@
-//! How long integration steps are.
+//! The length of integration steps.
 
 use forebay_units::Span;
 
-/// How long integration steps are.
+/// The length of integration steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// As long as the error of a step allows, divided by this.
-    Auto { divided_by: u32 },
-    /// At most this long, whatever the error.
+    /// As long as the tolerated error of a step allows, divided by a number.
+    Auto {
+        /// The divisor.
+        divided_by: u32,
+    },
+    /// At most this long, regardless of the error.
     Longest(Span),
 }
 
 impl Step {
+    /// Steps as long as the tolerated error allows.
     pub const AUTO: Step = Step::Auto { divided_by: 1 };
 
-    /// "auto", or a time.
+    /// Reads "auto", or a time.
     ///
     /// # Errors
-    /// What is allowed.
+    /// If `text` is neither, with what is expected.
     pub fn parse(text: &str) -> Result<Step, String> {
         if text == "auto" {
             return Ok(Step::AUTO);
@@ -28,7 +32,7 @@ impl Step {
         }
     }
 
-    /// Steps that are shorter by this factor.
+    /// Returns steps that are shorter by the factor `by`.
     #[must_use]
     pub fn divided(self, by: u32) -> Step {
         match self {
@@ -40,14 +44,14 @@ impl Step {
     }
 }
 
-/// Error that a step may make, as a part of what it moves.
+/// Error that a step may have, relative to the size of the change in it.
 const TOLERANCE: f64 = 1e-5;
-/// Longest step, as a part of the shortest round trip: what a sender learns of it is interpolated.
+/// Longest step, relative to the shortest round trip: within a step the past is interpolated.
 const MOST_RTTS: f64 = 0.25;
-/// Shortest step after one that was refused, as a part of it.
+/// Shortest step after a rejected one, relative to the shortest round trip.
 const LEAST_RTTS: f64 = 1e-4;
 
-/// A step is at most so many times as long as the last.
+/// Largest ratio of the lengths of two successive steps.
 const MOST_TIMES: f64 = 4.0;
 
 /// Chooses the length of the next step from the error of the last.
@@ -60,6 +64,7 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// Returns the pace of steps of this kind.
     pub fn new(step: Step) -> Pace {
         let divided_by = match step {
             Step::Auto { divided_by } => f64::from(divided_by),
@@ -88,7 +93,7 @@ impl Pace {
         }
     }
 
-    /// Whether a step of `step_s` with this error counts; the step to try next is chosen by it.
+    /// Returns true if a step of `step_s` with this error is accepted, and chooses the next step.
     pub fn accepts(&mut self, step_s: f64, error: f64, rtt_s: f64) -> bool {
         if matches!(self.step, Step::Longest(_)) {
             return true;

@@ -1,6 +1,7 @@
 //! The trace of a run, and the error of its step size.
 //!
-//! What passes a queue is spread evenly over a step, which is short beside a round trip.
+//! The packets that pass a queue are spread evenly over a step, which is short compared with a round
+//! trip.
 
 use forebay_units::{ParamError, Span, Time};
 
@@ -10,43 +11,47 @@ use crate::{run, Model};
 /// Columns with one row per sample, the first at time zero.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
+    /// The time in s.
     pub time_s: Vec<f64>,
-    /// By bottleneck.
+    /// The queue length of each bottleneck in packets.
     pub queue_pkts: Vec<Vec<f64>>,
-    /// By bottleneck: signals per packet that the law asks for, its mean since the last row.
+    /// The signal probability of each bottleneck's law, its mean since the last row.
     pub probability: Vec<Vec<f64>>,
-    /// By class: window of one flow; NaN while there is none.
+    /// The window of one flow of each class in packets; NaN while the class has no flows.
     pub window_pkts: Vec<Vec<f64>>,
-    /// Packets in flight of one flow, the mean over those that pass the first bottleneck; NaN while
-    /// there is none. With sawtooth windows half a packet less than the window.
+    /// The packets in flight of one flow, the mean over those that pass the first bottleneck; NaN
+    /// while there are none. With sawtooth windows half a packet less than the window.
     pub in_flight_pkts: Vec<f64>,
-    /// By class: round-trip time with queueing.
+    /// The round-trip time of each class with queueing, in s.
     pub rtt_s: Vec<Vec<f64>>,
-    /// By bottleneck: what has passed since the last row.
+    /// The packets that passed each bottleneck since the last row.
     pub passed: Vec<Vec<Passage>>,
-    /// By bottleneck, and by class that passes it, in the order of the classes: what it met there
-    /// since the last row.
+    /// The packets of each class at each bottleneck on its route since the last row: by bottleneck,
+    /// and then by class that passes it, in the order of the classes.
     pub met: Vec<Vec<Vec<Met>>>,
-    /// By class: packets of all its flows that have left its last bottleneck since the last row.
+    /// The packets of each class that have left its last bottleneck since the last row.
     pub delivered_pkts: Vec<Vec<f64>>,
 }
 
-/// Packets of the fluid that met a queue within a time; parts of packets count as such.
+/// The packets of the fluid that passed a queue within a time, which need not be integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Passage {
+    /// Packets that arrived.
     pub arrived: f64,
-    /// Dropped by the law, and marked by it.
+    /// Packets that the law dropped.
     pub dropped: f64,
+    /// Packets that the law marked.
     pub marked: f64,
-    /// For which there was no room.
+    /// Packets that found the buffer full.
     pub overflowed: f64,
+    /// Packets that left.
     pub left: f64,
-    /// What the link could have sent.
+    /// Packets that the link could have sent.
     pub could_leave: f64,
 }
 
 impl Passage {
-    /// Lets `share` of another pass, too.
+    /// Adds `share` of another passage.
     fn add(&mut self, share: f64, other: &Passage) {
         self.arrived += share * other.arrived;
         self.dropped += share * other.dropped;
@@ -57,12 +62,14 @@ impl Passage {
     }
 }
 
-/// Packets of one class that came to a queue within a time.
+/// The packets of one class that came to a queue within a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Met {
+    /// Packets that joined the queue.
     pub entered: f64,
-    /// For any cause.
+    /// Packets that were dropped, for any reason.
     pub lost: f64,
+    /// Packets that were marked.
     pub marked: f64,
 }
 
@@ -74,19 +81,22 @@ impl Met {
     }
 }
 
-/// Greatest difference anywhere between a run and one with half its step.
+/// The largest differences between a run and one with half its step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Halving {
+    /// Largest difference of a queue length in packets.
     pub queue_pkts: f64,
+    /// Largest difference of a window in packets.
     pub window_pkts: f64,
+    /// Largest difference of a signal probability.
     pub probability: f64,
 }
 
-/// Runs the model at its step and at half of it: the difference is the error of the step size. An
-/// unstable loop amplifies any difference, so there the check says little.
+/// Runs the model at its step and at half of it; the difference estimates the error of the step size.
+/// An unstable loop amplifies any difference, so that the estimate means little there.
 ///
 /// # Errors
-/// As [`run`].
+/// If [`run`] fails.
 pub fn halving(model: &Model) -> Result<Halving, ParamError> {
     let half = Model {
         step: model.step.divided(2),
@@ -163,6 +173,7 @@ impl Amounts {
 }
 
 impl Rows {
+    /// Returns an empty trace of the model.
     pub fn new(system: &System, model: &Model) -> Rows {
         let (queues, classes) = (system.queues.len(), system.sources.len());
         let rows = model.duration.as_nanos() / model.sample.as_nanos() + 1;
@@ -193,27 +204,29 @@ impl Rows {
         }
     }
 
-    /// What has passed a queue in a step.
+    /// Sets the packets that passed a queue in a step.
     pub fn passed(&mut self, queue: usize, passage: Passage) {
         self.in_step.passed[queue] = passage;
     }
 
-    /// What a class, by its place among those that pass a queue, has met there in a step.
+    /// Sets the packets of a class at a queue in a step; `place` is its place among the classes that
+    /// pass the queue.
     pub fn met(&mut self, queue: usize, place: usize, met: Met) {
         self.in_step.met[queue][place] = met;
     }
 
-    /// Packets of a class that have left its last queue in a step.
+    /// Sets the packets of a class that left its last queue in a step.
     pub fn delivered(&mut self, class: usize, pkts: f64) {
         self.in_step.delivered_pkts[class] = pkts;
     }
 
-    /// The probabilities of a queue at both ends of a step.
+    /// Sets the signal probabilities of a queue at both ends of a step.
     pub fn signals(&mut self, queue: usize, probability: [f64; 2]) {
         self.probability[queue] = probability;
     }
 
-    /// What a step leaves: rows that are due before its end, by cubics through its ends.
+    /// Adds the rows that are due before the end of a step, by cubics through its ends, and the
+    /// amounts of the step.
     pub fn between(
         &mut self,
         start: Time,
@@ -254,7 +267,7 @@ impl Rows {
         self.since_row.add(to - from, &self.in_step);
     }
 
-    /// A row, if one is due now.
+    /// Adds a row if one is due now.
     pub fn at(&mut self, now: Time, system: &System, state: &[f64]) {
         if self.next == now {
             self.row(system, state);

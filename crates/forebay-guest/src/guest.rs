@@ -168,7 +168,7 @@ fn run(folder: &Path) -> io::Result<RunRecord> {
         law: &law,
         groups: &groups,
         qdisc: orders.qdisc.clone(),
-        rate: scenario.bottleneck.rate,
+        rate: scenario.tested_link().rate,
         tools: &tools,
         folder,
         epoll: &epoll,
@@ -243,7 +243,7 @@ fn kernels_queue(
         Some(network::ROUTER),
         &format!("route add 10.128.0.0/9 dev {device}\n"),
     )?;
-    let rate = scenario.bottleneck.rate;
+    let rate = scenario.tested_link().rate;
     let shaper = shaper(qdisc, "add", rate, scenario);
     let (parent, held, queue) = match qdisc.shapes {
         true => (TC_ROOT, None, String::new()),
@@ -271,7 +271,7 @@ const TC_CLASS: u32 = 0x0001_0001;
 
 /// The command that sets the rate.
 fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
-    let (capacity, packet_bytes) = (scenario.bottleneck.capacity(), scenario.packet().0);
+    let (capacity, packet_bytes) = (scenario.tested_link().capacity(), scenario.packet().0);
     let (device, bps) = (network::NEAR_DEVICE, rate.as_bps());
     if qdisc.shapes {
         // One that has a rate below the link's keeps it.
@@ -488,7 +488,7 @@ impl Run<'_> {
                 network::set_delay(
                     self.groups,
                     self.tools,
-                    self.scenario.bottleneck.delay,
+                    self.scenario.tested_link().delay,
                     delay,
                 )?;
             }

@@ -29,7 +29,7 @@ pub use trace::trace;
 /// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest
 /// runs ours, since the kernel has no such law, not with these parameters, or not on such a link.
 pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<Qdisc> {
-    let bottleneck = &scenario.bottleneck;
+    let bottleneck = scenario.tested_link();
     if matches!(bottleneck.capacity(), Capacity::Recorded(_)) {
         return None;
     }
@@ -60,7 +60,7 @@ pub(crate) fn buffer_of(what: &Setting) -> Option<Buffer> {
 pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -> Option<Qdisc> {
     let bottleneck = &Link {
         buffer,
-        ..scenario.bottleneck.clone()
+        ..scenario.tested_link().clone()
     };
     let words = |held: bool| {
         let site = TcSite {

@@ -48,12 +48,12 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
             format!("{allowed} with --engine kernel"),
         ))
     };
-    if law.spec.is_own() {
+    if law.spec.is_custom() {
         let allowed = "a law of `forebay laws`: a guest has no Python";
         return refuse("law", law.label.clone(), allowed);
     }
-    if !scenario.links.is_empty() {
-        let found = format!("{} more", scenario.links.len());
+    if scenario.links.len() > 1 {
+        let found = format!("{} more", scenario.links.len() - 1);
         return refuse("link", found, "the bottleneck alone");
     }
     if scenario.traffic.is_empty() {
@@ -109,7 +109,7 @@ fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> 
     if traffic.packet.0 < least {
         return Err(("packet", format!("{}B", traffic.packet.0), allowed));
     }
-    if traffic.access.as_bps() < ACCESS_RATIO * scenario.bottleneck.rate.as_bps() {
+    if traffic.access.as_bps() < ACCESS_RATIO * scenario.tested_link().rate.as_bps() {
         let found = format!("{}bit/s", traffic.access.as_bps());
         return Err(("access", found, "at least the bottleneck's rate"));
     }

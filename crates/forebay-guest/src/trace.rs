@@ -6,9 +6,9 @@ use std::path::Path;
 use forebay_aqm::{DropReason, Ecn, Packet as DisciplinePacket};
 use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, TrafficKind};
 use forebay_trace::{
-    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Transfer, Viewer,
+    mean_propagation_s, Call, FlowTotals, GoodputRecorder, Recorder, RunTrace, Settings,
+    TrafficTrace, Transfer, Viewer,
 };
-use forebay_units::cast::whole_usize;
 use forebay_units::{Rate, Span, Time};
 
 use crate::capture;
@@ -46,7 +46,7 @@ pub fn trace(
     seed: u64,
     ours: bool,
     folder: &Path,
-) -> Result<(Trace, RunRecord), String> {
+) -> Result<(RunTrace, RunRecord), String> {
     let read = |name: &str| {
         fs::read(folder.join(name)).map_err(|error| format!("the guest left no {name}: {error}"))
     };
@@ -65,12 +65,16 @@ pub fn trace(
         interval: scenario.sample,
         window: scenario.measure,
     };
-    let rate = scenario.bottleneck.capacity().steady_rate();
+    let rate = scenario.tested_link().capacity().steady_rate();
     let mut recorder = Recorder::new(settings, rate);
     if ours {
         let queue = law
             .aqm()
-            .build::<NoPacket>(&scenario.queue_site(&scenario.bottleneck), seed, "classes")
+            .build::<NoPacket>(
+                &scenario.queue_site(scenario.tested_link()),
+                seed,
+                "classes",
+            )
             .map_err(|error| error.to_string())?;
         recorder.tell_apart(queue.classes());
     }
@@ -90,8 +94,16 @@ pub fn trace(
     count_unseen(scenario, &packets, &mut flows);
     let goodput = goodput(scenario, &outcome, &packets);
     replay(scenario, &mut recorder, packets, &samples, &outcome);
-    let mut trace = recorder.finish(flows);
-    trace.name.clone_from(&scenario.bottleneck.name);
+    let link = recorder.finish(&scenario.tested_link().name);
+    let traffic = scenario.traffic.iter().zip(&outcome.sent);
+    let traffic = traffic.map(|(traffic, &(sent_packets, resent_packets))| TrafficTrace {
+        sent_packets,
+        resent_packets,
+        rtt_s: mean_propagation_s(&traffic.rtts, traffic.flows.max(1)),
+        ..TrafficTrace::over(vec![scenario.tested])
+    });
+    let mut trace = RunTrace::new(vec![link], traffic.collect());
+    trace.flows = flows;
     trace.transfers = (outcome.transfers.iter())
         .map(|&(traffic, packets, took_ns)| Transfer {
             traffic,
@@ -120,9 +132,6 @@ pub fn trace(
         })
         .collect();
     trace.goodput = goodput;
-    for of in &mut trace.traffic {
-        complete(of, scenario, &outcome);
-    }
     Ok((trace, outcome))
 }
 
@@ -294,28 +303,10 @@ fn goodput(
     let flows = (0..scenario.traffic.len()).map(|traffic| crate::count(of(traffic).count()));
     let mut recorder = GoodputRecorder::new(interval, flows);
     totals.iter().for_each(|row| recorder.row(row));
-    recorder.crossing(|_| true)
+    recorder.finish()
 }
 
 /// Samples of a row of the goodput.
 pub fn goodput_every(scenario: &Scenario) -> u64 {
     GoodputRecorder::every(scenario.duration.as_nanos() / scenario.sample.as_nanos())
-}
-
-fn complete(of: &mut TrafficTrace, scenario: &Scenario, outcome: &RunRecord) {
-    let traffic = &scenario.traffic[of.traffic as usize];
-    let (sent, resent) = outcome.sent[of.traffic as usize];
-    let rtts = &traffic.rtts;
-    let flows = whole_usize(f64::from(traffic.flows.max(1)));
-    let propagation = rtts
-        .iter()
-        .cycle()
-        .take(if rtts.is_empty() { 0 } else { flows });
-    let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
-    of.sent_packets = sent;
-    of.resent_packets = resent;
-    of.rtt_s = match rtts.is_empty() {
-        true => f64::NAN,
-        false => propagation_s / flows as f64 + of.delay_mean_s(),
-    };
 }

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use forebay_aqm::{Capacity, DropReason, Queue, Sent, Sink};
+use forebay_aqm::{Capacity, DropReason, Queue, Sink, Transmission};
 use forebay_scenario::LawChoice;
-use forebay_trace::{Bottleneck, Settings as RecorderSettings, Trace};
+use forebay_trace::{Bottleneck, RunTrace, Settings as RecorderSettings, TrafficTrace};
 use forebay_units::{Buffer, ParamError, Rate, Rng, SetPoint, Span, Time};
 
 use crate::apart::Apart;
@@ -227,8 +227,11 @@ impl Direction {
     }
 
     /// Counts what the link has taken at `now`, and puts it on its way.
-    fn follow(&mut self, now: Time, sent: Sent<Segment>, pool: &mut Pool) {
-        let Sent { departure, out } = sent;
+    fn follow(&mut self, now: Time, sent: Transmission<Segment>, pool: &mut Pool) {
+        let Transmission {
+            departure,
+            end: out,
+        } = sent;
         let segment = departure.packet;
         let (sojourn, class) = (departure.sojourn, departure.class);
         if let Some(capture) = &mut self.capture {
@@ -329,19 +332,24 @@ impl Direction {
         self.free_slots(pool);
     }
 
-    /// The trace, with the window ending at `end`.
-    pub fn finish(self, end: Time) -> Trace {
+    /// Returns the trace of this direction as of a link with this name; the window ends at `end` at
+    /// the latest.
+    pub fn finish(self, name: &str, end: Time) -> RunTrace {
         let apart = self.apart;
         let totals = self.flows.totals(|flow| match apart.count {
             0 | 1 => Some(0),
             _ => apart.traffic(flow),
         });
-        let mut trace = self.bottleneck.record.recorder.finish(totals);
-        for of in &mut trace.traffic {
-            of.rtt_s = apart.rtt.as_secs_f64() + of.delay_mean_s();
+        let mut link = self.bottleneck.record.recorder.finish(name);
+        link.settings.window.1 = link.settings.window.1.min(end);
+        let traffic = TrafficTrace {
+            rtt_s: apart.rtt.as_secs_f64(),
+            ..TrafficTrace::over(vec![0])
+        };
+        RunTrace {
+            flows: totals,
+            ..RunTrace::new(vec![link], vec![traffic; apart.count.max(1) as usize])
         }
-        trace.settings.window.1 = trace.settings.window.1.min(end);
-        trace
     }
 }
 
@@ -678,7 +686,7 @@ mod tests {
         link.set_rate(ms(40), Rate::from_bps(6_000_000));
         // 15, 50 and 5 packets of 90 are sent, and one more is taken at the end.
         link.advance(ms(50), &mut pool);
-        let metrics = Metrics::of(&link.finish(ms(50)), None);
+        let metrics = Metrics::of(link.finish("up", ms(50)).link(0), None);
         assert!((metrics.utilisation - 1.0).abs() < 0.03, "{metrics:?}");
         assert_eq!(metrics.forwarded_packets, 71.0);
     }
@@ -759,7 +767,7 @@ mod tests {
                     counts.arrived_packets,
                     out.len() as u64 + counts.lost_packets + counts.early_drops + counts.forced_drops + counts.overflow_drops
                 );
-                let metrics = Metrics::of(&link.finish(end), Some(5.0));
+                let metrics = Metrics::of(link.finish("up", end).link(0), Some(5.0));
                 out.sort_unstable();
                 (out, counts, format!("{metrics:?}"))
             };

@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{Metrics, RunTrace};
 use forebay_units::{Bytes, SetPoint, Span, Time};
 use nix::errno::Errno;
 use nix::libc;
@@ -87,7 +87,7 @@ const NAMES: [&str; 2] = ["up", "down"];
 
 /// The observations of one direction.
 pub struct Observed {
-    pub trace: Trace,
+    pub trace: RunTrace,
     pub metrics: Metrics,
     pub counts: DirectionCounts,
     pub achieved_bps: f64,
@@ -283,10 +283,9 @@ fn observed(
             _ => false,
         });
         let target_pkts = asked.filter(|_| !moved).map(|(_, pkts)| pkts);
-        let mut trace = way.finish(end);
-        trace.name = NAMES[index].to_owned();
+        let trace = way.finish(NAMES[index], end);
         Observed {
-            metrics: Metrics::of(&trace, target_pkts),
+            metrics: Metrics::of(trace.link(0), target_pkts),
             trace,
             counts,
             achieved_bps: rate.achieved_bps(),

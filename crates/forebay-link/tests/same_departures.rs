@@ -96,7 +96,7 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
     advance(&mut port, end);
     at_once.into_iter().for_each(keep);
     port.sample(end, None);
-    let samples = port.bottleneck.record.recorder.finish(Vec::new()).samples;
+    let samples = port.bottleneck.record.recorder.finish("link").samples;
     let sum = |column: &[u32]| column.iter().map(|n| u64::from(*n)).sum();
     outcome.early = sum(&samples.early_drops);
     outcome.forced = sum(&samples.forced_drops);
@@ -212,7 +212,7 @@ proptest! {
         roomy.buffer_pkts = 500.0;
         for (queue, law) in DISCIPLINES.iter().flat_map(|it| LAWS.iter().map(move |law| (it, law))) {
             let aqm = Aqm {
-                queue: QueueChoice { spec: queue, given: Vec::new() },
+                queue: QueueChoice::with_defaults(queue),
                 law: Arc::new(move |_, seed| law.build(&[], &roomy, seed)),
             };
             let one = simulated(&aqm, &site, &capacity, &arrivals);

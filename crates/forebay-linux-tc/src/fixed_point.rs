@@ -1,59 +1,61 @@
-//! A law in 64-bit integers, as the kernel runs it: its numbers in the units of
+//! Laws in 64-bit integer arithmetic, as they run in the kernel. The number formats are those of
 //! `python/forebay/linux/bpf/fixed.h`.
 
 use forebay_units::cast::whole_i64;
 use forebay_units::{ParamError, Rate, Site, Span};
 
-/// A named number of a law in the kernel.
+/// A field of a law's C struct: its name and its value.
 pub type Field = (&'static str, i64);
 
-/// What a law's header in the kernel is started with. The fields stand in the header's order; what
-/// `state` leaves out is zero.
+/// The values with which a law's C header is initialised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Twin {
-    /// Of its clock, where it keeps one.
+    /// The interval of the law's clock; `None` if it keeps no clock.
     pub interval: Option<Span>,
+    /// The configuration, in the order of the header's struct.
     pub config: Vec<Field>,
+    /// The initial state, in the order of the header's struct. Fields that are left out are zero.
     pub state: Vec<Field>,
 }
 
-/// A law that the kernel can run in fixed point: its header is `laws/<kind>.h` in
+/// A law that can run in the kernel in fixed point. Its header is `laws/<kind>.h` in
 /// `python/forebay/linux/bpf`.
 pub trait FixedPointLaw {
-    /// Returns what the header is started with. The law can be built at `site`.
+    /// Returns the initial values of the header for a law at `site`, where the law can be built.
     ///
     /// # Errors
-    /// A parameter that would saturate, or that the header does not have.
+    /// If a parameter saturates, or the header does not support it.
     fn twin(&self, site: &Site) -> Result<Twin, ParamError>;
 }
 
-/// Bits behind the point of a length, in bytes.
+/// The fractional bits of a length in bytes.
 pub const LENGTH_BITS: i32 = 24;
-/// … of a probability.
+/// The fractional bits of a probability.
 pub const PROBABILITY_BITS: i32 = 60;
-/// … of a rate, in bytes per nanosecond.
+/// The fractional bits of a rate in bytes per nanosecond.
 pub const RATE_BITS: i32 = 56;
-/// … of a factor's mantissa.
+/// The bits of a factor's mantissa.
 const MANTISSA_BITS: i32 = 48;
 
-/// The largest length, in bytes.
-const LONGEST_BYTES: f64 = (1u64 << 32) as f64;
-/// The rates at which a length and a rate keep six digits and do not saturate.
+/// The upper bound of a length, in bytes.
+const MAX_LENGTH_BYTES: f64 = (1u64 << 32) as f64;
+/// The range of rates for which lengths and rates keep six digits and do not saturate.
 const RATES: (Rate, Rate) = (Rate::from_bps(100_000), Rate::from_bps(100_000_000_000));
 
+/// Returns 2^`bits`.
 fn two_to(bits: i32) -> f64 {
     2f64.powi(bits)
 }
 
-/// Bits of a signal probability, or of another number in [0, 1].
+/// Converts a signal probability, or another number in [0, 1].
 pub fn probability(p: f64) -> i64 {
     whole_i64((p * two_to(PROBABILITY_BITS)).round())
 }
 
-/// Refuses a link on which fixed point would not do.
+/// Refuses a link whose rate is out of the range of the fixed-point arithmetic.
 ///
 /// # Errors
-/// Where the rate is outside.
+/// If the rate is not between 100 kbit/s and 100 Gbit/s.
 pub fn fits(site: &Site) -> Result<(), ParamError> {
     let (low, high) = RATES;
     if low <= site.rate && site.rate <= high {
@@ -63,36 +65,36 @@ pub fn fits(site: &Site) -> Result<(), ParamError> {
     Err(ParamError::new("rate", site.rate, allowed))
 }
 
-/// A rate in bytes per nanosecond.
+/// Converts a rate in bytes per second to fixed point in bytes per nanosecond.
 pub fn rate(bytes_per_s: f64) -> i64 {
     whole_i64((bytes_per_s * 1e-9 * two_to(RATE_BITS)).round())
 }
 
-/// A length given in usual packets.
+/// Converts a length in usual packets to fixed point in bytes.
 ///
 /// # Errors
-/// Where it is too long; `key` is blamed.
+/// If it is 2^32 bytes or more; the error names `key`.
 pub fn length(key: &str, pkts: f64, site: &Site) -> Result<i64, ParamError> {
     let packet_bytes = site.packet.0 as f64;
-    if pkts * packet_bytes < LONGEST_BYTES {
+    if pkts * packet_bytes < MAX_LENGTH_BYTES {
         return Ok(whole_i64(
             (pkts * packet_bytes * two_to(LENGTH_BITS)).round(),
         ));
     }
-    let most = LONGEST_BYTES / packet_bytes;
-    let allowed = format!("less than {most:.0} packets, in fixed point");
+    let max_pkts = MAX_LENGTH_BYTES / packet_bytes;
+    let allowed = format!("less than {max_pkts:.0} packets, in fixed point");
     Err(ParamError::new(key, format!("{pkts} packets"), allowed))
 }
 
-/// A number with 48 bits of precision and a shift of its own: `fb_times` multiplies with it.
+/// Converts a factor, with which `fb_times` multiplies, to a mantissa of 48 bits and a shift.
 ///
 /// # Errors
-/// Where it is 2^48 and more, or no number; `key` is blamed, whose value is `given`.
-pub fn factor(key: &str, given: f64, x: f64) -> Result<i64, ParamError> {
+/// If it is 2^48 or more, or not finite; the error names the parameter `key` and its `value`.
+pub fn factor(key: &str, value: f64, x: f64) -> Result<i64, ParamError> {
     if x == 0.0 {
         return Ok(0);
     }
-    // `two_to(exponent)` is above |x|.
+    // 2^exponent is the smallest power of two above |x|.
     let exponent = if x.is_finite() {
         i32::try_from(whole_i64(x.abs().log2().floor())).expect("at most 1,023") + 1
     } else {
@@ -100,7 +102,7 @@ pub fn factor(key: &str, given: f64, x: f64) -> Result<i64, ParamError> {
     };
     if exponent > MANTISSA_BITS {
         let allowed = format!("{:.4e} times less, in fixed point", x.abs() / two_to(48));
-        return Err(ParamError::new(key, given, allowed));
+        return Err(ParamError::new(key, value, allowed));
     }
     let shift = (MANTISSA_BITS - exponent).min(127);
     let mantissa = whole_i64((x.abs() * two_to(shift)).round().min(two_to(48) - 1.0));
@@ -108,35 +110,35 @@ pub fn factor(key: &str, given: f64, x: f64) -> Result<i64, ParamError> {
     Ok(if x < 0.0 { packed | i64::MIN } else { packed })
 }
 
-/// The factor from a length to a probability for a gain per packet.
+/// Converts a gain per packet to a factor from a length to a probability.
 ///
 /// # Errors
-/// As [`factor`].
+/// If the factor is out of range; the error names `key`.
 pub fn gain(key: &str, per_packet: f64, site: &Site) -> Result<i64, ParamError> {
     let unit = two_to(PROBABILITY_BITS - LENGTH_BITS) / site.packet.0 as f64;
     factor(key, per_packet, per_packet * unit)
 }
 
-/// Bits behind the point of a gain times an error.
+/// The fractional bits of the product of a gain and an error.
 const PRODUCT_BITS: i32 = 52;
 
-/// A gain of a difference equation, per packet.
+/// Converts a gain per packet of a difference equation to a factor.
 ///
 /// # Errors
-/// Where its product with the longest queue saturates; `key` is blamed.
+/// If its product with the longest queue saturates; the error names `key`.
 pub fn difference_gain(key: &str, per_packet: f64, site: &Site) -> Result<i64, ParamError> {
-    // FB_MAX.
-    let most = two_to(62 - PRODUCT_BITS);
+    // The products are limited to FB_MAX, 2^62.
+    let max_product = two_to(62 - PRODUCT_BITS);
     let product = per_packet.abs() * site.buffer_pkts;
-    if site.buffer_pkts.is_finite() && product >= most {
-        let allowed = format!("{:.4e} times less, in fixed point", product / most);
+    if site.buffer_pkts.is_finite() && product >= max_product {
+        let allowed = format!("{:.4e} times less, in fixed point", product / max_product);
         return Err(ParamError::new(key, per_packet, allowed));
     }
     let unit = two_to(PRODUCT_BITS - LENGTH_BITS) / site.packet.0 as f64;
     factor(key, per_packet, per_packet * unit)
 }
 
-/// Nanoseconds.
+/// Returns a duration in nanoseconds, at most `i64::MAX`.
 pub fn nanos(span: Span) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -146,6 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Returns the number that a packed factor represents.
     fn value(packed: i64) -> f64 {
         let mantissa = (packed & ((1 << 48) - 1)) as f64;
         let size = mantissa * two_to(-((packed >> 48 & 127) as i32));
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_saturates_is_refused() {
+    fn values_that_saturate_are_refused() {
         assert_eq!(factor("k", 0.0, 0.0), Ok(0));
         for x in [2f64.powi(48), -1e15, f64::INFINITY, f64::NAN] {
             assert_eq!(factor("k", x, x).unwrap_err().key, "k");

@@ -1,41 +1,42 @@
-//! A law in its queue as a qdisc of Linux, in the words of tc(8).
+//! The tc(8) line of the Linux qdisc that corresponds to a law in a queue discipline.
 //!
-//! A law names its qdisc and the words for its parameters, and the queue discipline adds its own
-//! words. A value that the qdisc counts more coarsely is rounded and reported; a parameter that the
-//! qdisc does not have is an error.
+//! The law names the qdisc and the arguments for its parameters, and the discipline adds arguments of
+//! its own. A value that the qdisc stores with less precision is rounded and reported. A parameter
+//! that the qdisc does not have is an error.
 
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{
     Buffer, Bytes, ParamError, ParamType, Params, QueueSite, SetPoint, Span, Value,
 };
 
-/// Where a qdisc is put.
+/// The place in which a qdisc works.
 #[derive(Clone, Copy, Debug)]
 pub struct TcSite {
+    /// The queue that the qdisc corresponds to.
     pub queue: QueueSite,
-    /// What tc counts of a packet besides its size in the queue: 14 bytes on an Ethernet device,
-    /// for IP packets.
+    /// The bytes that tc counts in addition to the size of a packet in the queue: 14 bytes for IP
+    /// packets on an Ethernet device.
     pub header: Bytes,
-    /// The part of the device's header that the queue's packets have themselves: 14 bytes where
-    /// they are Ethernet frames, none where they are IP packets.
+    /// The part of the device's header that is included in the size of a packet in the queue: 14 bytes
+    /// for Ethernet frames, zero for IP packets.
     pub in_packet: Bytes,
-    /// Whether a shaper leaves the packet that it sends in the qdisc, as tbf does; our queues do
-    /// not hold it.
+    /// True if the packet in transmission stays in the qdisc, as under tbf. Forebay's queues do not
+    /// count it.
     pub held: bool,
 }
 
 impl TcSite {
-    /// A usual packet, as tc counts it.
+    /// Returns the size of a usual packet as tc counts it, in bytes.
     pub fn packet_bytes(&self) -> u64 {
         self.queue.packet.0 + self.header.0
     }
 
-    /// Packets in the qdisc that are not in the queue.
+    /// Returns the number of packets that are in the qdisc but not in the queue.
     pub fn held_packets(&self) -> u32 {
         u32::from(self.held)
     }
 
-    /// How long the packet that is being sent is in the qdisc.
+    /// Returns the time for which a packet in transmission is in the qdisc.
     pub fn held_time(&self) -> Span {
         match self.held {
             true => Span::from_secs_f64(1.0 / self.queue.rate.packets_per_sec(self.queue.packet)),
@@ -44,35 +45,40 @@ impl TcSite {
     }
 }
 
-/// A law that Linux has as a qdisc.
+/// A law that exists as a Linux qdisc.
 pub trait LinuxQdisc {
-    /// Returns the qdisc that the law is in a queue discipline of the kind `queue`, with the words
-    /// for the law's parameters; `None` if Linux has no such pair.
+    /// Returns the qdisc of this law in a queue discipline of the kind `queue`, with arguments for the
+    /// law's parameters; `None` if Linux has no such qdisc.
     ///
     /// # Errors
-    /// A parameter that the qdisc does not have.
+    /// If the qdisc does not have a parameter.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError>;
 }
 
-/// What a qdisc has otherwise than it was asked for.
+/// A value that a qdisc stores with less precision than requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rounded {
+    /// The key of the parameter.
     pub key: String,
-    pub wanted: String,
-    pub taken: String,
+    /// The value that was requested.
+    pub requested: String,
+    /// The value that the qdisc applies.
+    pub applied: String,
 }
 
-/// A qdisc and its words.
+/// A qdisc and its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tc {
+    /// The name of the qdisc.
     pub qdisc: &'static str,
     words: Vec<String>,
+    /// The values that were rounded.
     pub rounded: Vec<Rounded>,
-    /// It has a rate of its own, and needs no shaper.
+    /// True if the qdisc shapes to a rate of its own, so that it needs no shaper.
     pub shapes: bool,
 }
 
-/// `codel limit 1000 target 5ms`, as after `tc qdisc add dev DEVICE root`.
+/// Formats the line that follows `tc qdisc add dev DEVICE root`: `codel limit 1000 target 5ms`.
 impl std::fmt::Display for Tc {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.write_str(self.qdisc)?;
@@ -81,9 +87,10 @@ impl std::fmt::Display for Tc {
 }
 
 impl Tc {
-    /// The word of a qdisc that shapes by itself and has been given no rate.
+    /// The argument of a qdisc that can shape but has no rate.
     pub const UNLIMITED: &str = "unlimited";
 
+    /// Creates a qdisc without arguments.
     pub fn new(qdisc: &'static str) -> Tc {
         Tc {
             qdisc,
@@ -93,35 +100,36 @@ impl Tc {
         }
     }
 
-    /// A word without a value.
+    /// Adds a keyword.
     pub fn word(&mut self, word: &str) {
         self.words.push(word.to_owned());
     }
 
+    /// Adds a keyword with a value.
     pub fn pair(&mut self, word: &str, value: impl ToString) {
         self.words.push(format!("{word} {}", value.to_string()));
     }
 
-    /// The qdisc has `taken` for `wanted`.
-    pub fn round(&mut self, key: &str, wanted: impl ToString, taken: impl ToString) {
+    /// Records that the qdisc applies another value of the parameter `key` than requested.
+    pub fn round(&mut self, key: &str, requested: impl ToString, applied: impl ToString) {
         self.rounded.push(Rounded {
             key: key.to_owned(),
-            wanted: wanted.to_string(),
-            taken: taken.to_string(),
+            requested: requested.to_string(),
+            applied: applied.to_string(),
         });
     }
 
-    /// A time in whole microseconds, of which tc knows no parts.
+    /// Adds a time, rounded to microseconds, the resolution of tc.
     pub fn time(&mut self, word: &str, key: &str, time: Span) {
         let micros = (time.as_nanos() + 500) / 1000;
-        let taken = Span::from_micros(micros);
-        if taken != time {
-            self.round(key, time, taken);
+        let applied = Span::from_micros(micros);
+        if applied != time {
+            self.round(key, time, applied);
         }
-        self.pair(word, spelled(taken));
+        self.pair(word, spelled(applied));
     }
 
-    /// A set-point, as the delay that it is at the link's rate.
+    /// Adds a set-point as a delay; a queue length is converted at the link's rate.
     pub fn delay(&mut self, word: &str, key: &str, set_point: SetPoint, site: &TcSite) {
         let delay = match set_point {
             SetPoint::Delay(delay) => delay,
@@ -133,7 +141,7 @@ impl Tc {
         self.time(word, key, delay);
     }
 
-    /// The buffer as a number of packets.
+    /// Adds the buffer as a number of packets (`limit`).
     pub fn limit(&mut self, site: &TcSite) {
         let packets = match site.queue.buffer {
             Buffer::Packets(packets) => packets,
@@ -146,12 +154,12 @@ impl Tc {
         self.pair("limit", packets.saturating_add(site.held_packets()));
     }
 
-    /// The buffer in bytes, with those of the packet that is being sent.
+    /// Adds the buffer in bytes (`limit`), including the packet in transmission.
     pub fn limit_bytes(&mut self, site: &TcSite) {
         let unit = site.packet_bytes();
         let bytes = match site.queue.buffer {
             Buffer::Bytes(bytes) => {
-                // The qdisc counts the header of each packet, the queue does not.
+                // The qdisc counts the header of each packet, and the queue does not.
                 let counted = u128::from(bytes) * u128::from(unit);
                 let counted = counted / u128::from(site.queue.packet.0.max(1));
                 u64::try_from(counted).unwrap_or(u64::MAX)
@@ -166,8 +174,8 @@ impl Tc {
         self.pair("limit", bytes.saturating_add(held));
     }
 
-    /// Raises a bound on memory that would come before the buffer is full.
-    pub fn room_for(&mut self, site: &TcSite) {
+    /// Raises `memory_limit` if the default would be reached before the buffer is full.
+    pub fn memory_limit(&mut self, site: &TcSite) {
         if let Buffer::Packets(packets) = site.queue.buffer {
             let needed = u64::from(packets.saturating_add(1)) * memory_bytes(site);
             if needed > DEFAULT_MEMORY {
@@ -176,7 +184,7 @@ impl Tc {
         }
     }
 
-    /// The buffer as a bound on memory, for a qdisc that has no other.
+    /// Adds the buffer as a memory limit (`memlimit`), for a qdisc that has no other limit.
     pub fn memory(&mut self, site: &TcSite) {
         let packets = match site.queue.buffer {
             Buffer::Packets(packets) => f64::from(packets),
@@ -186,14 +194,14 @@ impl Tc {
         self.pair("memlimit", bytes);
     }
 
-    /// A number in steps of `1/steps`, at least one of them where it is not zero.
+    /// Returns a number as an integer multiple of `1/steps`.
     ///
     /// # Errors
-    /// Where it is more than `most`, or so small that it would be zero.
-    pub fn steps(&mut self, key: &str, x: f64, steps: f64, most: f64) -> Result<u64, ParamError> {
+    /// If it is above `max`, or would be rounded to zero.
+    pub fn steps(&mut self, key: &str, x: f64, steps: f64, max: f64) -> Result<u64, ParamError> {
         let count = (x * steps).round();
-        if x > most || x > 0.0 && count < 1.0 {
-            let allowed = format!("{} to {most} in Linux's {}", 1.0 / steps, self.qdisc);
+        if x > max || x > 0.0 && count < 1.0 {
+            let allowed = format!("{} to {max} in Linux's {}", 1.0 / steps, self.qdisc);
             return Err(ParamError::new(key, x, allowed));
         }
         if (count / steps - x).abs() > 1e-9 * x {
@@ -202,63 +210,66 @@ impl Tc {
         Ok(whole_u64(count))
     }
 
-    /// Says whether it marks.
+    /// Adds `ecn` or `noecn`.
     pub fn ecn(&mut self, site: &TcSite) {
         self.word(if site.queue.ecn { "ecn" } else { "noecn" });
     }
 
-    /// For a qdisc that marks, whatever it is told.
+    /// Checks the queue of a qdisc in which marking cannot be disabled.
     ///
     /// # Errors
-    /// Where it should not.
+    /// If the queue does not mark.
     pub fn always_marks(&self, site: &TcSite) -> Result<(), ParamError> {
         if site.queue.ecn {
             return Ok(());
         }
-        let allowed = format!("true: Linux's {} marks whatever can be marked", self.qdisc);
+        let allowed = format!(
+            "true: Linux's {} always marks ECN-capable packets",
+            self.qdisc
+        );
         Err(ParamError::new("ecn", false, allowed))
     }
 
-    /// What the qdisc has as a constant: the parameters `keys` must be these values.
+    /// Checks parameters that are constants of the qdisc: each of `keys` must have this value.
     ///
     /// # Errors
-    /// The first that is another.
+    /// If a parameter has another value. The error is about the first one and lists the others.
     pub fn constant(&self, params: &impl Params, keys: &[(&str, Value)]) -> Result<(), ParamError> {
-        let other = |(key, value): &(&str, Value)| {
-            let given = params.get(key).filter(|given| given != value)?;
-            Some(((*key).to_owned(), given, value.clone()))
+        let conflict = |(key, constant): &(&str, Value)| {
+            let value = params.get(key).filter(|value| value != constant)?;
+            Some(((*key).to_owned(), value, constant.clone()))
         };
-        let mut others = keys.iter().filter_map(other);
-        let Some((key, given, value)) = others.next() else {
+        let mut conflicts = keys.iter().filter_map(conflict);
+        let Some((key, value, constant)) = conflicts.next() else {
             return Ok(());
         };
-        let mut allowed = format!("{value}, which Linux's {} always has", self.qdisc);
-        let others: Vec<String> = others
-            .map(|(key, _, value)| format!("{key} = {value}"))
+        let mut allowed = format!("{constant}, which Linux's {} always has", self.qdisc);
+        let further: Vec<String> = conflicts
+            .map(|(key, _, constant)| format!("{key} = {constant}"))
             .collect();
-        if !others.is_empty() {
-            allowed += &format!(", with {}", others.join(", "));
+        if !further.is_empty() {
+            allowed += &format!(", with {}", further.join(", "));
         }
-        Err(ParamError::new(key, given, allowed))
+        Err(ParamError::new(key, value, allowed))
     }
 
-    /// As [`constant`](Tc::constant), where the constants are the defaults.
+    /// Checks parameters that are constants of the qdisc and equal to the defaults of `R`.
     ///
     /// # Errors
-    /// As there.
+    /// If one of `keys` does not have its default: see [`constant`](Tc::constant).
     pub fn defaults<R: Params>(&self, params: &R, keys: &[&str]) -> Result<(), ParamError> {
         let defaults = R::defaults();
         let value = |key: &&'static str| Some((*key, defaults.get(key)?));
-        let named = R::SPECS.iter().map(|spec| spec.name);
-        let named: Vec<_> = named.filter(|name| keys.contains(name)).collect();
-        let constants: Vec<_> = named.iter().filter_map(value).collect();
+        let names = R::SPECS.iter().map(|spec| spec.name);
+        let names: Vec<_> = names.filter(|name| keys.contains(name)).collect();
+        let constants: Vec<_> = names.iter().filter_map(value).collect();
         self.constant(params, &constants)
     }
 
-    /// A backlog that a qdisc measures in packets of the device's size.
+    /// Checks a backlog that is a constant of the qdisc, `packets` packets of the device's size.
     ///
     /// # Errors
-    /// Where `backlog` is neither zero, for the default, nor that many of the usual packets.
+    /// If `backlog` is neither zero, which stands for the default, nor this many usual packets.
     pub fn backlog(
         &self,
         key: &str,
@@ -268,8 +279,8 @@ impl Tc {
     ) -> Result<(), ParamError> {
         let unit = site.queue.packet.0;
         let usual = Bytes(packets * unit);
-        let unheld = Bytes(packets.saturating_sub(u64::from(site.held_packets())) * unit);
-        if [Bytes(0), usual, unheld].contains(&backlog) {
+        let without_held = Bytes(packets.saturating_sub(u64::from(site.held_packets())) * unit);
+        if [Bytes(0), usual, without_held].contains(&backlog) {
             return Ok(());
         }
         let allowed = format!("\"{usual}\", which Linux's {} always has", self.qdisc);
@@ -277,16 +288,16 @@ impl Tc {
     }
 }
 
-/// What fq_codel and fq_pie use at most where nothing else is said.
+/// The default `memory_limit` of fq_codel and fq_pie, in bytes.
 const DEFAULT_MEMORY: u64 = 32 << 20;
 
-/// What the kernel counts of memory for a usual packet: a power of two with the packet and room for
-/// headers, and 256 bytes of its own. 2304 for 1500.
+/// Returns the memory that the kernel accounts for a usual packet (`truesize`): a power of two that
+/// holds the packet and headers, and 256 bytes for the descriptor. For 1500 bytes it is 2304.
 fn memory_bytes(site: &TcSite) -> u64 {
     (site.packet_bytes() + 256).next_power_of_two() + 256
 }
 
-/// A time in tc's words, in the largest unit in which it is whole.
+/// Formats a time for tc, in the largest unit in which it is an integer.
 fn spelled(time: Span) -> String {
     let micros = time.as_nanos() / 1000;
     match micros {

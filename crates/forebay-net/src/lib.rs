@@ -62,7 +62,7 @@ pub use drive::{drive, Endpoint, Endpoints};
 pub use forebay_aqm::{DropReason, Ecn};
 pub use forebay_scenario::{Options, ScenarioError};
 pub use forebay_sim::{End, Loss};
-pub use forebay_trace::{Metrics, Trace, TrafficMetrics};
+pub use forebay_trace::{Metrics, RunTrace, TrafficMetrics};
 pub use forebay_units::{ParamError, Span, Time};
 pub use report::Report;
 
@@ -423,7 +423,7 @@ impl<P: Payload> Network<P> {
     pub fn record(&mut self, capture: Option<&Path>, events: Option<&Path>) -> io::Result<()> {
         self.end_recording()?;
         if capture.is_some() || events.is_some() {
-            let links = self.scenario.all_links();
+            let links = self.scenario.links.iter();
             let names = links.map(|link| link.name.clone()).collect();
             self.recording = Some(Box::new(Recording::create(capture, events, names)?));
             self.session.log_queues();

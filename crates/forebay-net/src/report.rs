@@ -3,36 +3,40 @@
 use std::io;
 
 use forebay_scenario::Scenario;
-use forebay_trace::{Metrics, Trace, TrafficMetrics};
+use forebay_trace::{Metrics, RunTrace, TrafficMetrics};
 
 /// The metrics of a run, over the window that the scenario measures.
 pub struct Report {
-    /// Of the bottleneck.
+    /// The metrics of the link under test.
     pub metrics: Metrics,
     /// What each traffic got that crosses it, by its label; external traffic is one of them. Empty
     /// where there is one alone: `metrics` has it.
     pub traffic: Vec<(String, TrafficMetrics)>,
     /// All that was observed.
-    pub trace: Trace,
+    pub trace: RunTrace,
+    /// The number of the link under test in `trace`.
+    pub tested: usize,
     /// The first error with which a file of a [recording](crate::Network::record) could not be written.
     pub recording: io::Result<()>,
 }
 
 impl Report {
     pub(crate) fn of(
-        trace: Trace,
+        trace: RunTrace,
         scenario: &Scenario,
         target_pkts: Option<f64>,
         recording: io::Result<()>,
     ) -> Report {
         let label = |number: u32| scenario.traffic[number as usize].label.clone();
-        let traffic = trace.traffic.iter();
+        let tested = trace.link(scenario.tested);
+        let traffic = tested.traffic.iter();
         Report {
-            metrics: Metrics::of(&trace, target_pkts),
+            metrics: Metrics::of(tested, target_pkts),
             traffic: traffic
-                .map(|it| (label(it.traffic), TrafficMetrics::of(it, &trace)))
+                .map(|of| (label(of.traffic), TrafficMetrics::of(of, tested)))
                 .collect(),
             trace,
+            tested: scenario.tested,
             recording,
         }
     }

@@ -282,8 +282,7 @@ fn a_report_counts_what_the_caller_saw() {
     let report = network.finish();
     let goodput_bps = report.traffic_metric("mine", "goodput_bps").unwrap();
     assert_eq!(goodput_bps, 8.0 * bytes as f64 / 3.0);
-    let mine = report
-        .trace
+    let mine = report.trace.links[0]
         .traffic
         .iter()
         .find(|it| it.traffic == 1)

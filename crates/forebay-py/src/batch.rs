@@ -1,14 +1,16 @@
-//! A running batch as a Python object.
+//! A batch of runs as a Python object, and its results.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use forebay_batch::{Batch, Key, Outcome};
 use forebay_trace::{
-    ClassMetrics, ClassTrace, GoodputOf, Metrics, Samples, Trace, TrafficMetrics, TrafficTrace,
+    ClassMetrics, ClassTrace, GoodputOf, LinkTrace, LinkView, Metrics, QueuedTraffic, RunTrace,
+    Samples, TrafficMetrics,
 };
 use forebay_units::Span;
 use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -26,48 +28,48 @@ pub struct PyBatch {
 
 #[pymethods]
 impl PyBatch {
-    /// Simulated time that has passed, over all there is: 0 to 1.
+    /// Returns the simulated time that has passed, as a fraction of that of all runs.
     fn progress(&self) -> f64 {
         self.batch.progress()
     }
 
-    /// Whether every run has ended.
+    /// True if every run has ended.
     #[getter]
     fn done(&self) -> bool {
         self.batch.done()
     }
 
-    /// What a reader must know of a run; nothing of simulated ones.
+    /// Remarks on runs for the reader; simulated runs have none.
     #[getter]
     fn remarks(&self) -> HashMap<(usize, usize, u64), Vec<String>> {
         HashMap::new()
     }
 
-    /// What a run leaves beside its trace; nothing of simulated ones.
+    /// Results of runs other than the trace; simulated runs have none.
     #[getter]
     fn extras(&self, py: Python) -> Py<PyDict> {
         PyDict::new(py).unbind()
     }
 
-    /// What a bar adds to the progress: nothing.
+    /// The text that a progress bar adds: nothing.
     #[getter]
     fn more(&self) -> &'static str {
         ""
     }
 
-    /// Ends the running runs soon, and starts no further one; interrupts hooks in Python. One that
-    /// catches its interruption takes further calls.
+    /// Ends the runs under way soon, starts no other, and interrupts laws in Python. A law that catches
+    /// the interruption needs further calls.
     fn cancel(&self) {
         self.batch.cancel();
     }
 
-    /// Fails each run that has been under way for longer than `most_s`.
+    /// Fails each run that has taken longer than `most_s`.
     fn fail_longer_than(&self, most_s: f64) {
         let most = Duration::try_from_secs_f64(most_s).unwrap_or(Duration::MAX);
         self.batch.fail_longer_than(most);
     }
 
-    /// What ended since the last call: (finished runs, failed runs).
+    /// Returns the runs that have ended since the last call: those that finished and those that failed.
     fn take(&self, py: Python) -> PyResult<(Vec<Py<Run>>, Vec<Fault>)> {
         let (mut runs, mut faults) = (Vec::new(), Vec::new());
         for finished in self.batch.take() {
@@ -91,7 +93,7 @@ impl PyBatch {
 }
 
 record! {
-    /// What was observed at one link.
+    /// The observations at one link.
     Observed(subclass) {
         /// Name of the link.
         link: String,
@@ -108,12 +110,12 @@ record! {
         flow_traffic: Option<Py<PyArray1<u32>>>,
         /// By flow, over the window of measurement.
         flow_goodput_bps: Option<Py<PyArray1<f64>>>,
-        /// Classes of the queue; empty where it tells none apart.
+        /// Classes of the queue; empty if it has none.
         classes: Vec<Py<ClassObserved>>,
-        /// Who gets what of the traffic that crosses the link; empty where it is one alone.
+        /// The traffic that crosses the link; empty if only one does.
         traffic: Vec<Py<TrafficObserved>>,
-        /// Transfers that were done, in order of time for each traffic: index into the point's
-        /// traffic, packets, and time from the SYN to the last ACK.
+        /// Completed transfers, in order of time within each traffic: index into the point's traffic,
+        /// packets, and time from the SYN to the last ACK.
         transfer_traffic: Option<Py<PyArray1<u32>>>,
         transfer_packets: Option<Py<PyArray1<u32>>>,
         transfer_s: Option<Py<PyArray1<f64>>>,
@@ -123,19 +125,19 @@ record! {
 }
 
 record! {
-    /// What one class of a queue met.
+    /// The observations of one class of a queue.
     ClassObserved {
         name: String,
         /// Name to value; NaN where no packet left.
         metrics: Py<PyDict>,
-        /// As `Observed` has them.
+        /// The bins of the delay, like those of `Observed`.
         delay_s: Option<Py<PyArray1<f64>>>,
         delay_packets: Option<Py<PyArray1<u64>>>,
     }
 }
 
 record! {
-    /// What one traffic got of a link, and what its packets met there.
+    /// The observations of one traffic at a link.
     TrafficObserved {
         /// Index into the point's traffic.
         traffic: u32,
@@ -152,14 +154,16 @@ record! {
         flows: u32,
         /// Row i covers the time from i to i + 1 times this.
         interval_s: f64,
-        /// What the columns are over the flows, from 0 to 1; empty where there is one for each.
+        /// The quantiles over the flows that the columns are, from 0 to 1; empty if there is a column
+        /// for each flow.
         quantiles: Vec<f64>,
         /// In bit/s.
         columns: Vec<Py<PyArray1<f32>>>,
     }
 }
 
-/// One finished run, and what was observed at its bottleneck.
+/// One finished run: the observations at its links, and as attributes of its own those at the link
+/// under test.
 #[pyclass(frozen, extends = Observed, get_all, module = "forebay._native")]
 pub struct Run {
     /// Index into the plan's points.
@@ -167,29 +171,33 @@ pub struct Run {
     /// Index into the plan's laws.
     law: usize,
     seed: u64,
-    /// The other links, in the order of the scenario.
-    others: Vec<Py<Observed>>,
+    /// The observations at every link, in the order of the scenario; the link under test is first.
+    links: Vec<Py<Observed>>,
 }
 
 #[pymethods]
 impl Run {
-    /// A run of which `observed` is known at the bottleneck, such as one that a store has kept.
+    /// Returns a run with the observations at its links, such as a run from the store. The link under
+    /// test is first.
     #[new]
-    #[pyo3(signature = (point, law, seed, observed, others = Vec::new()))]
     fn new(
+        py: Python,
         point: usize,
         law: usize,
         seed: u64,
-        observed: &Bound<Observed>,
-        others: Vec<Py<Observed>>,
-    ) -> PyClassInitializer<Run> {
+        links: Vec<Py<Observed>>,
+    ) -> PyResult<PyClassInitializer<Run>> {
+        let tested = links
+            .first()
+            .ok_or_else(|| PyValueError::new_err("a run has a link"))?;
+        let tested = tested.get().copy(py);
         let run = Run {
             point,
             law,
             seed,
-            others,
+            links,
         };
-        PyClassInitializer::from(observed.get().copy(observed.py())).add_subclass(run)
+        Ok(PyClassInitializer::from(tested).add_subclass(run))
     }
 }
 
@@ -199,15 +207,15 @@ pub struct Fault {
     point: usize,
     law: usize,
     seed: u64,
-    /// What the law in Python did, or the text of a panic.
+    /// The error of the law in Python, or the text of a panic.
     message: String,
-    /// Whether the law in Python is at fault.
+    /// True if the law in Python is at fault.
     of_law: bool,
 }
 
 #[pymethods]
 impl Fault {
-    /// A run that another engine could not make.
+    /// Returns the failure of a run of another engine.
     #[new]
     #[pyo3(signature = (point, law, seed, message, *, of_law = false))]
     fn new(point: usize, law: usize, seed: u64, message: String, of_law: bool) -> Fault {
@@ -222,6 +230,7 @@ impl Fault {
 }
 
 impl Run {
+    /// Converts a finished run. Without `samples`, only metrics are kept.
     pub fn of(
         py: Python,
         key: Key,
@@ -229,68 +238,74 @@ impl Run {
         samples: bool,
     ) -> PyResult<PyClassInitializer<Run>> {
         let mut trace = outcome.trace;
-        let others = std::mem::take(&mut trace.others).into_iter();
-        let others = others.zip(&outcome.others).map(|(trace, metrics)| {
-            let observed = Observed::of(py, trace, metrics, samples)?;
+        let links = outcome.metrics.iter().enumerate().map(|(link, metrics)| {
+            let observed = Observed::of(py, &mut trace, link, metrics, samples)?;
+            if link == 0 {
+                let metrics = observed.metrics.bind(py);
+                metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
+            }
             Py::new(py, observed)
         });
-        let run = Run {
-            point: key.point,
-            law: key.law,
-            seed: key.seed,
-            others: others.collect::<PyResult<_>>()?,
-        };
-        let bottleneck = Observed::of(py, trace, &outcome.metrics, samples)?;
-        let metrics = bottleneck.metrics.bind(py);
-        metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
-        Ok(PyClassInitializer::from(bottleneck).add_subclass(run))
+        let links = links.collect::<PyResult<_>>()?;
+        Run::new(py, key.point, key.law, key.seed, links)
     }
 }
 
 impl Observed {
-    pub fn of(py: Python, trace: Trace, metrics: &Metrics, samples: bool) -> PyResult<Observed> {
+    /// Converts what `trace` has of its link `number`. With `samples`, the columns of samples are
+    /// moved out of the trace.
+    pub fn of(
+        py: Python,
+        trace: &mut RunTrace,
+        number: usize,
+        metrics: &Metrics,
+        samples: bool,
+    ) -> PyResult<Observed> {
+        let link = trace.link(number);
         let table = PyDict::new(py);
         for (name, value) in metrics.fields() {
             table.set_item(name, value)?;
         }
         let mut observed = Observed {
-            link: trace.name.clone(),
+            link: link.name.clone(),
             metrics: table.unbind(),
             samples: PyDict::new(py).unbind(),
             delay_s: None,
             delay_packets: None,
             flow_traffic: None,
             flow_goodput_bps: None,
-            classes: ClassObserved::all_of(py, &trace, samples)?,
-            traffic: TrafficObserved::all_of(py, &trace)?,
+            classes: ClassObserved::all_of(py, &link, samples)?,
+            traffic: TrafficObserved::all_of(py, link)?,
             transfer_traffic: None,
             transfer_packets: None,
             transfer_s: None,
             goodput: Vec::new(),
         };
         if samples {
-            observed.keep(py, trace)?;
+            observed.keep(py, link)?;
+            let columns_of = std::mem::take(&mut trace.links[number].samples);
+            let interval = trace.links[number].settings.interval;
+            observed.samples = columns(py, interval, columns_of)?.unbind();
         }
         Ok(observed)
     }
 
-    fn keep(&mut self, py: Python, trace: Trace) -> PyResult<()> {
-        let (delay_s, delay_packets): (Vec<_>, Vec<_>) = trace.delay_bins().unzip();
-        let flow_traffic: Vec<_> = trace.flows.iter().map(|flow| flow.traffic).collect();
-        let flow_goodput_bps: Vec<_> = trace.goodputs_bps().collect();
-        let transfers = trace.transfers.iter();
-        let transfer_traffic: Vec<_> = transfers.clone().map(|it| it.traffic).collect();
-        let transfer_packets: Vec<_> = transfers.clone().map(|it| it.packets).collect();
-        let transfer_s: Vec<_> = transfers.map(|it| it.took.as_secs_f64()).collect();
+    /// Keeps all but the samples.
+    fn keep(&mut self, py: Python, link: LinkView) -> PyResult<()> {
+        let (delay_s, delay_packets): (Vec<_>, Vec<_>) = link.delay_bins().unzip();
+        let flow_traffic: Vec<_> = link.flows().map(|flow| flow.traffic).collect();
+        let flow_goodput_bps: Vec<_> = link.goodputs_bps().collect();
+        let transfer_traffic: Vec<_> = link.transfers().map(|it| it.traffic).collect();
+        let transfer_packets: Vec<_> = link.transfers().map(|it| it.packets).collect();
+        let transfer_s: Vec<_> = link.transfers().map(|it| it.took.as_secs_f64()).collect();
         self.transfer_traffic = Some(transfer_traffic.into_pyarray(py).unbind());
         self.transfer_packets = Some(transfer_packets.into_pyarray(py).unbind());
         self.transfer_s = Some(transfer_s.into_pyarray(py).unbind());
-        let interval_s = trace.goodput.interval.as_secs_f64();
-        let series = trace.goodput.of.into_iter();
-        self.goodput = series
+        let interval_s = link.goodput_interval().as_secs_f64();
+        self.goodput = link
+            .goodput()
             .map(|of| Py::new(py, GoodputSeries::of(py, of, interval_s)))
             .collect::<PyResult<_>>()?;
-        self.samples = columns(py, trace.settings.interval, trace.samples)?.unbind();
         self.delay_s = Some(delay_s.into_pyarray(py).unbind());
         self.delay_packets = Some(delay_packets.into_pyarray(py).unbind());
         self.flow_traffic = Some(flow_traffic.into_pyarray(py).unbind());
@@ -298,7 +313,7 @@ impl Observed {
         Ok(())
     }
 
-    /// The same, with the same columns.
+    /// Returns a copy that shares the columns.
     fn copy(&self, py: Python) -> Observed {
         Observed {
             link: self.link.clone(),
@@ -319,14 +334,19 @@ impl Observed {
 }
 
 impl ClassObserved {
-    fn all_of(py: Python, trace: &Trace, samples: bool) -> PyResult<Vec<Py<ClassObserved>>> {
-        let of = |class| Py::new(py, ClassObserved::of(py, class, trace, samples)?);
-        trace.classes.iter().map(of).collect()
+    fn all_of(py: Python, link: &LinkTrace, samples: bool) -> PyResult<Vec<Py<ClassObserved>>> {
+        let of = |class| Py::new(py, ClassObserved::of(py, class, link, samples)?);
+        link.classes.iter().map(of).collect()
     }
 
-    fn of(py: Python, class: &ClassTrace, trace: &Trace, samples: bool) -> PyResult<ClassObserved> {
+    fn of(
+        py: Python,
+        class: &ClassTrace,
+        link: &LinkTrace,
+        samples: bool,
+    ) -> PyResult<ClassObserved> {
         let metrics = PyDict::new(py);
-        for (name, value) in ClassMetrics::of(class, trace).fields() {
+        for (name, value) in ClassMetrics::of(class, link).fields() {
             metrics.set_item(name, value)?;
         }
         let (delay_s, packets): (Vec<_>, Vec<_>) = class.delay_bins().unzip();
@@ -340,29 +360,31 @@ impl ClassObserved {
 }
 
 impl TrafficObserved {
-    fn all_of(py: Python, trace: &Trace) -> PyResult<Vec<Py<TrafficObserved>>> {
-        let of = |traffic: &TrafficTrace| {
+    fn all_of(py: Python, link: LinkView) -> PyResult<Vec<Py<TrafficObserved>>> {
+        let of = |traffic: &QueuedTraffic| {
             let metrics = PyDict::new(py);
-            for (name, value) in TrafficMetrics::of(traffic, trace).fields() {
+            for (name, value) in TrafficMetrics::of(traffic, link).fields() {
                 metrics.set_item(name, value)?;
             }
             let metrics = metrics.unbind();
             let traffic = traffic.traffic;
             Py::new(py, TrafficObserved { traffic, metrics })
         };
-        trace.traffic.iter().map(of).collect()
+        link.traffic.iter().map(of).collect()
     }
 }
 
 impl GoodputSeries {
-    fn of(py: Python, of: GoodputOf, interval_s: f64) -> GoodputSeries {
-        let columns = of.columns.into_iter();
+    fn of(py: Python, of: &GoodputOf, interval_s: f64) -> GoodputSeries {
+        let columns = of.columns.iter();
         GoodputSeries {
             traffic: of.traffic,
             flows: of.flows,
             interval_s,
             quantiles: of.quantiles.to_vec(),
-            columns: columns.map(|it| it.into_pyarray(py).unbind()).collect(),
+            columns: columns
+                .map(|it| PyArray1::from_slice(py, it).unbind())
+                .collect(),
         }
     }
 }

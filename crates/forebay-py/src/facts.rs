@@ -40,7 +40,7 @@ impl PointInfo {
         }
         let laws = point.laws.iter();
         let (start, end) = scenario.measure;
-        let links = scenario.all_links();
+        let links = scenario.links.iter();
         let traffic = scenario.traffic.iter();
         let changes = scenario.changes.iter();
         Ok(PointInfo {
@@ -151,7 +151,7 @@ impl LawInfo {
     pub fn of(py: Python, choice: &LawChoice, site: &Site) -> PyResult<LawInfo> {
         Ok(LawInfo {
             label: choice.label.clone(),
-            kind: (!choice.spec.is_own()).then(|| choice.spec.kind.to_owned()),
+            kind: (!choice.spec.is_custom()).then(|| choice.spec.kind.to_owned()),
             integrates: choice.law().integrates(),
             title: choice.spec.title.into(),
             source: choice.spec.source.into(),
@@ -347,6 +347,7 @@ impl ChangeInfo {
     }
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<PointInfo>()?;
     module.add_class::<LinkInfo>()?;

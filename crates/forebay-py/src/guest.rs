@@ -98,8 +98,7 @@ fn guest_run(
         .target_pkts()
         .or_else(|| choice.target_pkts(&scenario.site()));
     let made = Outcome {
-        metrics: Metrics::of(&trace, target_pkts),
-        others: Vec::new(),
+        metrics: vec![Metrics::of(trace.link(0), target_pkts)],
         user_cpu_s,
         trace,
     };
@@ -112,6 +111,7 @@ fn failed(error: serde_json::Error) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(guest_check, module)?)?;
     module.add_function(wrap_pyfunction!(guest_orders, module)?)?;

@@ -1,8 +1,8 @@
 //! The registries of laws and of queue disciplines as Python values.
 
-use forebay_aqm::disciplines::{keys, of_law, DISCIPLINES};
+use forebay_aqm::disciplines::{keys, DISCIPLINES};
 use forebay_aqm::laws::LAWS;
-use forebay_aqm::{ConfiguredLaw, DisciplineSpec, LawSpec};
+use forebay_aqm::{ConfiguredLaw, DisciplineSpec, LawSpec, QueueChoice};
 use forebay_scenario::set_value;
 use forebay_theory::design::LinearLaw;
 use forebay_units::{ParamError, ParamSpec, Shape, Value};
@@ -28,7 +28,7 @@ pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
         let coupling = |law: &dyn ConfiguredLaw| law.theory().and_then(LinearLaw::coupling);
         let coupled = law.read(&[]).is_ok_and(|law| coupling(&*law).is_some());
         entry.set_item("coupled", coupled)?;
-        entry.set_item("per_flow", of_law(law).per_flow(&[]).is_ok_and(|it| it))?;
+        entry.set_item("per_flow", QueueChoice::of_law(law).is_per_flow())?;
         Ok(entry)
     };
     PyList::new(py, LAWS.iter().map(entry).collect::<PyResult<Vec<_>>>()?)
@@ -37,9 +37,9 @@ pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
 /// Every queue discipline: {name, title, source, equation, per_flow, params}, as [`laws`] has them.
 #[pyfunction]
 pub fn queues(py: Python) -> PyResult<Bound<PyList>> {
-    let entry = |queue: &DisciplineSpec| {
+    let entry = |queue: &'static DisciplineSpec| {
         let entry = describe(py, queue.kind, queue.title, queue.source, "", queue.params)?;
-        entry.set_item("per_flow", queue.per_flow(&[]).is_ok_and(|it| it))?;
+        entry.set_item("per_flow", QueueChoice::with_defaults(queue).is_per_flow())?;
         Ok(entry)
     };
     let entries = DISCIPLINES.iter().map(entry);

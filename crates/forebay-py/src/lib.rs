@@ -1,5 +1,23 @@
-//! `forebay._native`: the simulator as a Python module. A thin wrapper; `python/forebay` says
-//! what is done with it, and `python/forebay/_native.pyi` has its types.
+//! The Python module `forebay._native`: conversions between the crates and Python, and no logic.
+//!
+//! `python/forebay/_native.pyi` declares every class and function with its types; the package
+//! `python/forebay` is their only user. A `Plan` (`plan.rs`) is an experiment that has been read;
+//! its `start` returns a `Batch` (`batch.rs`) of runs in background threads; and each `Run` has an
+//! `Observed` for every link, whose columns are numpy arrays. `facts.rs` describes a plan's points,
+//! `hooks.rs` and `prototype.rs` let laws be written in Python, `session.rs` and `network.rs` step a
+//! simulation, `theory.rs`, `plant.rs` and `control.rs` give linear models and operating points, and
+//! `link.rs` and `guest.rs` run real traffic.
+//!
+//! ```python
+//! from forebay import _native
+//!
+//! plan = _native.plan(text, "scenario.toml")
+//! batch = plan.start(threads=2)
+//! ```
+//!
+//! Plain records, which are the same in Rust and in Python, are declared by the macro of
+//! `record.rs`. Errors of a scenario become `ScenarioError`, which is declared in Python. Start
+//! reading at `plan.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -459,10 +459,10 @@ fn observed(py: Python, settings: &Settings, outcome: Outcome) -> PyResult<LinkO
     let programs = outcome.programs.into_iter();
     let programs = programs.map(|[client, server]| (of_program(client), of_program(server)));
     let mut directions = Vec::new();
-    for (index, direction) in outcome.ways.into_iter().enumerate() {
+    for (index, mut direction) in outcome.ways.into_iter().enumerate() {
         let changes = outcome.changes.iter();
         let changes = changes.map(|(time, change)| changed(py, *time, change, index));
-        let observed = Observed::of(py, direction.trace, &direction.metrics, true)?;
+        let observed = Observed::of(py, &mut direction.trace, 0, &direction.metrics, true)?;
         let direction = LinkDirection {
             observed: Py::new(py, observed)?,
             changes: changes
@@ -499,6 +499,7 @@ pub fn link_enter(network: &str, user: Option<&str>) -> PyResult<()> {
     forebay_link::enter(network, user).map_err(failed)
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_run, module)?)?;
     module.add_function(wrap_pyfunction!(link_enter, module)?)?;

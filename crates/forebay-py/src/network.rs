@@ -207,9 +207,9 @@ impl Network {
     fn finish(&mut self, py: Python) -> PyResult<Observed> {
         let network = self.take()?;
         self.over = true;
-        let report = detached(py, || network.finish(), &self.label)?;
+        let mut report = detached(py, || network.finish(), &self.label)?;
         report.recording?;
-        Observed::of(py, report.trace, &report.metrics, true)
+        Observed::of(py, &mut report.trace, report.tested, &report.metrics, true)
     }
 }
 
@@ -246,6 +246,7 @@ fn over() -> PyErr {
     PyRuntimeError::new_err("the network has finished")
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<Delivered>()?;
     module.add_class::<Lost>()?;

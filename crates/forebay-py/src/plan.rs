@@ -165,7 +165,7 @@ pub struct Plan {
     read: Option<Read>,
 }
 
-/// What a plan was read from, and as what.
+/// The inputs from which a plan was read, and the experiment that they gave.
 pub struct Read {
     pub experiment: Experiment,
     pub inputs: Inputs,
@@ -221,7 +221,7 @@ impl Plan {
         let experiment = self.experiment()?;
         let (keys, jobs) = jobs.into_iter().unzip();
         let mut laws = experiment.points.iter().flat_map(|point| &point.laws);
-        let batch = match laws.any(|law| law.spec.is_own()) {
+        let batch = match laws.any(|law| law.spec.is_custom()) {
             // Python makes a state for a thread at its first call, and it lives as long as this.
             true => Batch::start_within(jobs, threads, |run| {
                 Python::attach(|py| py.detach(run));
@@ -290,7 +290,7 @@ impl Plan {
             .get(point)
             .ok_or_else(|| PyIndexError::new_err("point"))?;
         let laws = point.laws.iter();
-        let laws = laws.map(|law| (!law.spec.is_own()).then(|| law.resolved()));
+        let laws = laws.map(|law| (!law.spec.is_custom()).then(|| law.resolved()));
         Ok((point.scenario.resolved(), laws.collect()))
     }
 

@@ -105,7 +105,7 @@ fn own(described: Described, runs: bool) -> PyResult<Own> {
     let kind = keep(described.kind);
     let (title, source) = ("a prototype in Python", keep(described.source));
     let read: &'static ReadLaw = Box::leak(Box::new(|given: &ParamValues| law.read(given)));
-    let spec = LawSpec::own(kind, title, source, params, read);
+    let spec = LawSpec::custom(kind, title, source, params, read);
     Ok(Own {
         spec: Box::leak(Box::new(spec)),
         label: described.label,

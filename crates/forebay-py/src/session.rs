@@ -15,7 +15,7 @@ use crate::control::fault;
 use crate::hooks::detached;
 use crate::ScenarioError;
 
-/// What passed at the bottleneck in one step.
+/// The events at the link under test in one step.
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub struct Step {
     /// Its end.
@@ -46,6 +46,8 @@ pub struct Session {
     helm: Option<Helm>,
     label: String,
     target_pkts: Option<f64>,
+    /// The number of the link under test.
+    tested: usize,
     now: Time,
     delivered_bytes: u64,
     #[pyo3(get)]
@@ -143,7 +145,7 @@ impl Session {
     fn finish(&mut self, py: Python) -> PyResult<Observed> {
         let mut simulation = self.take()?;
         let end = self.end();
-        let trace = detached(
+        let mut trace = detached(
             py,
             || {
                 simulation.run_until(end);
@@ -151,19 +153,19 @@ impl Session {
             },
             &self.label,
         )?;
-        let metrics = Metrics::of(&trace, self.target_pkts);
-        Observed::of(py, trace, &metrics, true)
+        let metrics = Metrics::of(trace.link(self.tested), self.target_pkts);
+        Observed::of(py, &mut trace, self.tested, &metrics, true)
     }
 }
 
-/// How Python steers the law of a session.
+/// The way in which Python steers the law of a session.
 pub struct Steering {
     set_point: SetPoint,
     interval: Span,
 }
 
 impl Steering {
-    /// From texts such as "50p" and "10ms".
+    /// Reads texts such as "50p" and "10ms".
     pub fn read(set_point: &str, interval: &str) -> PyResult<Steering> {
         let refused = |key: &str, text: &str, allowed: String| {
             ScenarioError::new_err(format!("{key}: found \"{text}\", allowed: {allowed}"))
@@ -206,11 +208,12 @@ impl Session {
             helm,
             label: choice.label.clone(),
             target_pkts: scenario.target_pkts().or(target_pkts),
+            tested: scenario.tested,
             now: Time::ZERO,
             delivered_bytes: 0,
             interval_s: scenario.sample.as_secs_f64(),
             duration_s: scenario.duration.as_secs_f64(),
-            rate_bps: scenario.bottleneck.rate.as_bps(),
+            rate_bps: scenario.tested_link().rate.as_bps(),
             packet_bytes: scenario.packet().0,
             buffer_pkts: site.buffer_pkts,
             scenario,
@@ -240,6 +243,7 @@ impl Session {
     }
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<Step>()?;
     module.add_class::<Session>()

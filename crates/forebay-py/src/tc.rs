@@ -76,11 +76,12 @@ pub fn tc_words(
         rounded: tc
             .rounded
             .into_iter()
-            .map(|it| (it.key, it.wanted, it.taken))
+            .map(|rounded| (rounded.key, rounded.requested, rounded.applied))
             .collect(),
     }))
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<TcWords>()?;
     module.add_function(wrap_pyfunction!(tc_words, module)?)

@@ -22,7 +22,7 @@ params! {
 /// Keys of `[bottleneck]` and `[[link]]` that may change.
 pub const LINK: &[&str] = &["rate", "delay", "buffer"];
 
-/// What `set` may name, in words.
+/// Returns the keys that `set` may change, in words.
 pub fn changeable() -> String {
     let mut all: Vec<String> = LINK.iter().map(|key| format!("bottleneck.{key}")).collect();
     all.push("link.N.KEY with the same keys".into());
@@ -80,12 +80,8 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
     let value = entry.node.to_value();
     let target = document.target(&entry.name)?;
     match (target.table, target.key.as_str()) {
-        (TableId::Bottleneck, key) if LINK.contains(&key) => Ok(Setting::Link {
-            link: 0,
-            what: link_setting(key, &value)?,
-        }),
-        (TableId::Link(i), key) if LINK.contains(&key) => Ok(Setting::Link {
-            link: 1 + i,
+        (TableId::Link(link), key) if LINK.contains(&key) => Ok(Setting::Link {
+            link,
             what: link_setting(key, &value)?,
         }),
         (TableId::Traffic(traffic), "flows") if counts_flows(document, traffic) => {

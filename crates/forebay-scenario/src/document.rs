@@ -24,7 +24,7 @@ pub const SECTIONS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct Document {
     pub top: Table,
-    pub bottleneck: Table,
+    /// `[bottleneck]`, and then each `[[link]]`.
     pub links: Vec<Table>,
     pub traffic: Vec<Table>,
     pub laws: Vec<Table>,
@@ -47,8 +47,7 @@ impl Document {
     fn split(root: Table) -> Result<Document, Fault> {
         let mut document = Document {
             top: Table::empty(Origin::File),
-            bottleneck: Table::empty(Origin::File),
-            links: Vec::new(),
+            links: vec![Table::empty(Origin::File)],
             traffic: Vec::new(),
             laws: Vec::new(),
             sweep: Table::empty(Origin::File),
@@ -72,10 +71,10 @@ impl Document {
         }
         for entry in root.entries {
             match entry.name.as_str() {
-                "bottleneck" => document.bottleneck = one_table(entry)?,
+                "bottleneck" => document.links[0] = one_table(entry)?,
                 "sweep" => document.sweep = one_table(entry)?.flattened(),
                 "kernel" => document.kernel = one_table(entry)?,
-                "link" => document.links = tables(entry)?,
+                "link" => document.links.extend(tables(entry)?),
                 "traffic" => document.traffic = tables(entry)?,
                 "law" => document.laws = tables(entry)?,
                 "at" => document.at = tables(entry)?,

@@ -19,12 +19,15 @@ const ROOM_WITHOUT_QUEUE_PKTS: f64 = 1_048_576.0;
 pub struct GainsRequest {
     /// Number of its `[[law]]`; those that only `--law` names come last.
     pub law: usize,
+    /// The label of the law.
     pub label: String,
+    /// The kind of the law.
     pub kind: &'static str,
     /// Parameters that have numbers; of a sweep the first.
     pub given: Vec<(String, Value)>,
     /// Whether it closes one loop for each flow, and not one for all.
     pub per_flow: bool,
+    /// The load of the link.
     pub load: Load,
 }
 
@@ -33,6 +36,7 @@ pub struct GainsRequest {
 pub struct DesignedGains {
     /// As in [`GainsRequest`].
     pub law: usize,
+    /// The designed parameters.
     pub params: Vec<(String, Value)>,
 }
 
@@ -56,7 +60,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of these points, of which there is at least one.
+    /// Returns the load of these points, of which there must be at least one.
     pub fn of<'a>(points: impl Iterator<Item = &'a Scenario>) -> Load {
         let mut extremes = Extremes::default();
         points.for_each(|point| extremes.add(point));
@@ -121,13 +125,13 @@ impl Extremes {
         self.packets.push(packet);
         let rtts = usual.iter().flat_map(|one| &one.rtts);
         self.rtts_s.extend(rtts.map(|rtt| rtt.as_secs_f64()));
-        self.rates_bps.push(point.bottleneck.rate.as_bps());
+        self.rates_bps.push(point.tested_link().rate.as_bps());
         let room_pkts = |buffer: Buffer| match buffer {
             Buffer::Packets(packets) => f64::from(packets),
             Buffer::Bytes(bytes) => bytes as f64 / packet as f64,
         };
         let tested = |link: &&Link| link.law.is_none();
-        let buffers = point.all_links().filter(tested).map(|link| link.buffer);
+        let buffers = point.links.iter().filter(tested).map(|link| link.buffer);
         self.rooms_pkts.extend(buffers.map(room_pkts));
         self.beside.push(offered(point));
         let declared: u32 = lasting().map(|one| one.flows).sum();
@@ -152,7 +156,7 @@ impl Extremes {
         if lasting().next().is_some() {
             self.flows.extend([fewest.max(1.0), most.max(1.0)]);
         }
-        for window_law in lasting().map(|one| window_law(one, &point.bottleneck)) {
+        for window_law in lasting().map(|one| window_law(one, point.tested_link())) {
             if !self.window_laws.contains(&window_law) {
                 self.window_laws.push(window_law);
             }

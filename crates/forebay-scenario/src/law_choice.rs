@@ -32,18 +32,21 @@ impl LawChoice {
     /// queue among those given go to it.
     ///
     /// # Errors
-    /// A parameter of the law that is unknown, missing or out of range.
+    /// A parameter of the law or of the queue that is unknown, missing or out of range.
     pub fn of(
         spec: &'static LawSpec,
         given: Vec<(String, Value)>,
     ) -> Result<LawChoice, ParamError> {
-        let mut queue = QueueChoice::of_law(spec);
+        let queue = QueueChoice::of_law(spec);
         let keys = queue.spec.params;
         let (for_queue, given) = given
             .into_iter()
             .partition(|(name, _)| keys.iter().any(|key| key.name == name));
-        queue.given = for_queue;
-        LawChoice::in_queue(spec, given, queue)
+        let choice = LawChoice::in_queue(spec, given, queue)?;
+        Ok(LawChoice {
+            queue: QueueChoice::new(choice.queue.spec, for_queue)?,
+            ..choice
+        })
     }
 
     /// Returns the law `spec` in this queue, labelled with its kind.
@@ -82,17 +85,17 @@ impl LawChoice {
     /// Returns the law in a queue that was named beside it, if one was.
     ///
     /// # Errors
-    /// Where the law's kind names a queue of another kind.
+    /// A queue of another kind than the law's kind names, or a parameter of the queue that is wrong.
     pub fn held_by(mut self, queue: Option<QueueChoice>) -> Result<LawChoice, ParamError> {
-        let Some(mut queue) = queue else {
+        let Some(queue) = queue else {
             return Ok(self);
         };
         if !QueueChoice::of_law(self.spec).is_default() && queue.spec.kind != self.queue.spec.kind {
             let allowed = format!("{}, which {} comes in", self.spec.queue, self.spec.kind);
             return Err(ParamError::new("queue", queue.to_string(), allowed));
         }
-        queue.given.append(&mut self.queue.given);
-        self.queue = queue;
+        let given = [queue.given(), self.queue.given()].concat();
+        self.queue = QueueChoice::new(queue.spec, given)?;
         Ok(self)
     }
 

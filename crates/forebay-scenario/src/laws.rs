@@ -35,7 +35,8 @@ params! {
     }
 }
 
-/// Which laws of the document take part, by index; adds those that only `--law` names.
+/// Returns the indices of the laws that take part, and adds to the document those that only `--law`
+/// names.
 ///
 /// # Errors
 /// A name that is not in the file and no known kind; no law at all.
@@ -185,7 +186,8 @@ fn may_run(document: &Document, options: &Options, table: &Table, labels: &[Stri
     })
 }
 
-/// Whether a law of `chosen` asks for numbers, in the document or at a point of the sweep.
+/// Returns true if a law of `chosen` asks for designed gains, in the document or at a point of the
+/// sweep.
 pub fn some_ask(document: &Document, chosen: &[usize], sweep: &Sweep) -> bool {
     let asks = |text: &str| Gains::from_value(&Value::Text(text.to_owned())) == Ok(Gains::Auto);
     let mut tables = chosen.iter().map(|law| &document.laws[*law]);
@@ -215,7 +217,7 @@ pub fn asking(
         if draft.gains != Gains::Auto {
             continue;
         }
-        if draft.spec.is_own() {
+        if draft.spec.is_custom() {
             let allowed = "\"paper\": a law in Python has no design rule";
             return Err(section.fault(GAINS, "\"auto\"", allowed));
         }
@@ -357,7 +359,7 @@ impl Draft {
 
 /// Builds a law once on every queue that it acts on: those that have no law of their own.
 fn check_fit(section: &Section, choice: &LawChoice, scenario: &Scenario) -> Result<(), Fault> {
-    for site in scenario.tested() {
+    for site in scenario.tested_queues() {
         let fits = choice.aqm().check(&site);
         fits.map_err(|error| section.locate(error))?;
     }

@@ -1,11 +1,38 @@
-//! An experiment as types, read from TOML text. Opens no file and runs nothing.
+//! An experiment as types, read from TOML text. The crate opens no file and runs nothing.
 //!
-//! Text → [`document`] (a tree that remembers its lines) → another link ([`relink`]), overrides
-//! ([`path`]) and the sweep ([`sweep`], [`range`]) → one typed [`Scenario`] and its laws per point
-//! ([`parse`]), some of which ask for numbers ([`gains`]).
-//! Every key is declared once, with `params!`; [`schema`] and [`keys`] derive from that.
+//! [`parse`] reads the text of a scenario with [`Options`] (overrides, other laws, the contents of
+//! the files it names) and returns an [`Experiment`]: a [`Point`] for each combination of values
+//! that the sweep sets. A point has a [`Scenario`], in which every default is filled in, and the
+//! laws under test as [`LawChoice`]s. Links, traffic and changes of a scenario are numbered from 0;
+//! `[bottleneck]`, the link under test, is link 0.
+//!
+//! Bad input is a [`ScenarioError`] with the file, the line, the key, the value and what is
+//! expected. Every key is declared once, with `params!`: [`keys()`] and [`schema()`] derive the
+//! reference pages and a JSON Schema from these declarations.
+//!
+//! ```
+//! use forebay_scenario::{parse, Options};
+//!
+//! let text = r#"
+//! duration = "10s"
+//! bottleneck = { rate = "45Mbit/s", delay = "40ms", buffer = "1125p" }
+//! traffic = [{ kind = "ftp", flows = 100, rtt = "100ms" }]
+//! law = [{ kind = "codel" }]
+//! sweep = { "traffic.0.flows" = [100, 2000] }
+//! "#;
+//! let experiment = parse(text.as_bytes(), "example", &Options::default())?;
+//! let flows = experiment.points.iter().map(|point| point.scenario.traffic[0].flows);
+//! assert_eq!(flows.collect::<Vec<_>>(), [100, 2000]);
+//! assert_eq!(experiment.points[0].scenario.tested_link().name, "bottleneck");
+//! # Ok::<(), forebay_scenario::ScenarioError>(())
+//! ```
+//!
+//! Start reading at `parse.rs`. The stages are: text → `document.rs` (a tree that remembers its
+//! lines) → another link (`relink.rs`), overrides (`path.rs`) and the sweep (`sweep.rs`, `range.rs`)
+//! → types (`model.rs`), some of which need designed gains first (`gains.rs`).
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod changes;
 mod document;
@@ -48,6 +75,7 @@ pub use model::*;
 pub use offered::Offered;
 pub use options::{set_value, Options, Own};
 pub use parse::{files, parse, prototypes, Experiment, Inputs, Point, Reading};
+pub use path::link_path;
 pub use range::Range;
 pub use relink::{LinkPlace, Relink};
 pub use schema::schema;

@@ -22,7 +22,7 @@ const MOST_IN_FLIGHT: f64 = 1e8;
 pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     let section = |table, name| Section { table, name };
     let top = section(&document.top, "");
-    let bottleneck = section(&document.bottleneck, "bottleneck");
+    let bottleneck = section(&document.links[0], "bottleneck");
     let refuse = |section: Section, key: &str, estimate: f64, of: &str, most: f64| {
         if estimate <= most {
             return Ok(());
@@ -144,7 +144,7 @@ fn highest_rate_pps(scenario: &Scenario) -> f64 {
             .map_or(link.rate, |trace| trace.mean_rate());
         changed.fold(own.max(link.rate), |a, b| a.max(b))
     };
-    let rates = scenario.all_links().enumerate().map(highest);
+    let rates = scenario.links.iter().enumerate().map(highest);
     rates.map(|rate| rate.packets_per_sec(smallest)).sum()
 }
 
@@ -172,7 +172,7 @@ fn in_flight(scenario: &Scenario) -> f64 {
     let longest = scenario.traffic.iter().flat_map(|t| &t.rtts).max();
     let mut delay_s = longest.map_or(0.0, |rtt| rtt.as_secs_f64());
     let mut buffers = 0.0;
-    for (i, link) in scenario.all_links().enumerate() {
+    for (i, link) in scenario.links.iter().enumerate() {
         let mut buffer = buffer_pkts(link.buffer);
         for what in link_settings(scenario, i) {
             match what {

@@ -8,7 +8,7 @@ use crate::files::{Files, TRACE_KEY};
 use crate::law_choice::{law_named, LawChoice};
 use crate::limits::check_law;
 use crate::model::{Link, Scenario};
-use crate::path::link_names;
+use crate::path::{link_names, link_path};
 use crate::tree::Section;
 use crate::types::{check_buffer, BufferSize, FixedLaw, Label, Maybe, Queue, Text};
 
@@ -75,7 +75,7 @@ pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
 /// A key that is wrong; a name or a pair of nodes that another link has.
 pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
     let section = Section {
-        table: &document.bottleneck,
+        table: &document.links[0],
         name: "bottleneck",
     };
     section.only(&[], BOTTLENECK)?;
@@ -99,17 +99,18 @@ pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
     };
     let keys: LinkKeys = section.read()?;
     let BottleneckKeys { name, from, to } = section.read()?;
-    if document.links.len() > MOST_LINKS {
-        let found = format!("{} tables", document.links.len());
+    let (_, tables) = document.links.split_at(1);
+    if tables.len() > MOST_LINKS {
+        let found = format!("{} tables", tables.len());
         let allowed = format!("at most {MOST_LINKS}");
         return Err(Fault::new(Origin::File, "link", found, allowed));
     }
     let mut links = vec![link(&section, keys, name.0, from, to)?];
     check_ends(&section, &links[0], &[])?;
-    for (i, name) in link_names(&document.links).into_iter().enumerate() {
+    for (name, table) in link_names(tables).into_iter().zip(tables) {
         let section = Section {
-            table: &document.links[i],
-            name: &format!("link.{i}"),
+            table,
+            name: &link_path(links.len()),
         };
         section.only(&[], OTHER)?;
         let keys: LinkKeys = section.read()?;
@@ -129,11 +130,10 @@ fn check_way_back(document: &Document, links: &[Link]) -> Result<(), Fault> {
         let (Some(rate), Some(other)) = (link.rate_back, links.iter().find(turned)) else {
             continue;
         };
-        let (table, name) = match i.checked_sub(1) {
-            None => (&document.bottleneck, "bottleneck".into()),
-            Some(i) => (&document.links[i], format!("link.{i}")),
+        let section = Section {
+            table: &document.links[i],
+            name: &link_path(i),
         };
-        let section = Section { table, name: &name };
         let allowed = format!("none where link {:?} is the way back", other.name);
         return Err(section.fault("rate_back", rate.to_value(), allowed));
     }
@@ -173,10 +173,10 @@ fn check_ends(section: &Section, link: &Link, before: &[Link]) -> Result<(), Fau
 /// # Errors
 /// A law or a parameter that is unknown, wrong, or does not fit the queue.
 pub fn read_laws(document: &Document, scenario: &mut Scenario) -> Result<(), Fault> {
-    for i in 0..document.links.len() {
+    for (i, table) in document.links.iter().enumerate().skip(1) {
         let section = Section {
-            table: &document.links[i],
-            name: &format!("link.{i}"),
+            table,
+            name: &link_path(i),
         };
         let keys: OtherLinkKeys = section.read()?;
         let Maybe(Some(law)) = keys.law else { continue };
@@ -232,20 +232,13 @@ fn own_law(
 /// # Errors
 /// The first such buffer.
 pub fn check_buffers(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
-    for (i, link) in scenario.all_links().enumerate() {
+    for (i, link) in scenario.links.iter().enumerate() {
         let Err(error) = check_buffer(link.buffer, scenario.packet()) else {
             continue;
         };
-        let name = match i {
-            0 => "bottleneck".to_owned(),
-            _ => format!("link.{}", i - 1),
-        };
         let section = Section {
-            table: match i {
-                0 => &document.bottleneck,
-                _ => &document.links[i - 1],
-            },
-            name: &name,
+            table: &document.links[i],
+            name: &link_path(i),
         };
         return Err(section.locate(error));
     }

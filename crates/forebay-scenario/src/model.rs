@@ -1,4 +1,4 @@
-//! The input of a simulation: one point of an experiment, with every default filled in.
+//! One point of an experiment as types, with every default filled in: the input of every engine.
 
 use std::sync::Arc;
 
@@ -14,8 +14,11 @@ use crate::senders::SenderSpec;
 /// One point of an experiment, before a law and a seed are chosen.
 #[derive(Clone, Debug)]
 pub struct Scenario {
+    /// The title.
     pub title: String,
+    /// The publication that the scenario reproduces, or an empty text.
     pub source: String,
+    /// The simulated time.
     pub duration: Span,
     /// Metrics are taken over (start, end].
     pub measure: (Time, Time),
@@ -25,17 +28,19 @@ pub struct Scenario {
     pub target: Option<SetPoint>,
     /// Samples have the packets in flight of a mean flow of ftp.
     pub windows: bool,
-    /// The link under test: metrics are taken here.
-    pub bottleneck: Link,
-    /// The other links with a queue. With the bottleneck first, links are numbered from 0.
+    /// The links with a queue, by number: `[bottleneck]`, and then each `[[link]]`.
     pub links: Vec<Link>,
+    /// The number of the link under test, `[bottleneck]`: a run's metrics are those of its queue.
+    pub tested: usize,
+    /// The traffic, by index.
     pub traffic: Vec<Traffic>,
     /// In order of time.
     pub changes: Vec<Change>,
+    /// The settings of hosts with a real kernel.
     pub kernel: KernelSettings,
 }
 
-/// What devices do with segments of several packets.
+/// The devices that split and join segments of several packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offloads {
     /// Senders make none.
@@ -50,18 +55,21 @@ pub enum Offloads {
 /// A qdisc that holds a link to its rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shaper {
+    /// The token bucket filter tbf.
     #[default]
     Tbf,
+    /// The hierarchical token bucket htb.
     Htb,
 }
 
-/// How the hosts of a guest are set (`[kernel]`).
+/// The settings of the hosts of a guest (`[kernel]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelSettings {
     /// Whether the scenario has such a table.
     pub given: bool,
     /// Congestion control of all flows, in place of their own.
     pub tcp: Option<String>,
+    /// The segmentation offloads.
     pub offloads: Offloads,
     /// Over a queue of the kernel's.
     pub shaper: Shaper,
@@ -91,6 +99,7 @@ pub struct Link {
     pub trace: Option<Arc<RateTrace>>,
     /// One way.
     pub delay: Span,
+    /// The size of the buffer.
     pub buffer: Buffer,
     /// Whether a signal may be a CE mark on an ECN-capable packet.
     pub ecn: bool,
@@ -113,6 +122,7 @@ impl Link {
 pub struct Traffic {
     /// Name in reports; "ftp" or "mice 2" where the file gives none.
     pub label: String,
+    /// The number of flows.
     pub flows: u32,
     /// Size on the wire of every data packet.
     pub packet: Bytes,
@@ -133,9 +143,11 @@ pub struct Traffic {
     pub group: Option<String>,
     /// The host at either end of its flows; `None` gives each flow its own.
     pub host: Option<String>,
+    /// The time at which its flows start.
     pub start: Instant,
     /// When the application stops offering new data; what is outstanding is still delivered.
     pub stop: Option<Instant>,
+    /// The behaviour of its flows.
     pub kind: TrafficKind,
     /// The numbers among the keys of its kind; keys without a value are left out.
     pub numbers: Vec<KeyNumber>,
@@ -144,8 +156,11 @@ pub struct Traffic {
 /// A number that a key has, in the key's base unit: "s", "bit/s", "B", "p", or "" for a pure one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyNumber {
+    /// The name of the key.
     pub name: &'static str,
+    /// The base unit.
     pub unit: &'static str,
+    /// The value in that unit.
     pub number: f64,
 }
 
@@ -159,12 +174,13 @@ impl Traffic {
 /// A time per flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instant {
+    /// The same time for every flow.
     At(Time),
     /// Drawn for each flow.
     Uniform(Time, Time),
 }
 
-/// How a flow behaves.
+/// The behaviour of the flows of a traffic.
 #[derive(Clone, Debug)]
 pub enum TrafficKind {
     /// A TCP connection with endless data.
@@ -172,32 +188,44 @@ pub enum TrafficKind {
     /// TCP connections with endless data for Exp(`on`), then silence for Exp(`off`); each flow
     /// starts silent.
     Mice {
+        /// The sender and receiver.
         tcp: Tcp,
+        /// The mean duration of a connection.
         on: Span,
+        /// The mean pause between connections.
         off: Span,
         /// A new connection keeps what ns-2's agents do not reset.
         ns2_reset: bool,
     },
     /// Packets at a constant rate without congestion control; `rate` is per flow.
     Cbr {
+        /// The rate of a flow.
         rate: Rate,
+        /// True if the packets are ECN-capable.
         ecn: bool,
     },
+    /// Sessions that request objects at Poisson times.
     Web(Web),
+    /// Sessions that load pages of objects.
     Pages(Pages),
+    /// Bursts of packets without congestion control.
     OnOff(OnOff),
+    /// Calls.
     Voice(Voice),
+    /// Periodic frames of several packets.
     Frames(Frames),
+    /// Viewers of adaptive video.
     Video(Video),
     /// Packets as they came once; they come to the first queue itself.
     Arrivals(Recorded),
+    /// Packets that the caller sends.
     External(External),
     /// Programs of the user's, on a real kernel.
     Program(Program),
 }
 
 impl TrafficKind {
-    /// As a scenario writes it.
+    /// Returns the name of the kind in scenarios.
     pub fn name(&self) -> &'static str {
         match self {
             TrafficKind::Ftp(_) => "ftp",
@@ -215,7 +243,7 @@ impl TrafficKind {
         }
     }
 
-    /// How its packets say that they can be marked.
+    /// Returns the ECN capability of its packets.
     pub fn ecn(&self) -> EcnChoice {
         match self {
             TrafficKind::Cbr { ecn: true, .. }
@@ -227,7 +255,7 @@ impl TrafficKind {
         }
     }
 
-    /// How its connections behave; `None` without congestion control.
+    /// Returns the behaviour of its TCP connections; `None` without TCP.
     pub fn tcp(&self) -> Option<&Tcp> {
         match self {
             TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => Some(tcp),
@@ -249,8 +277,11 @@ impl TrafficKind {
 /// fresh connection (bigdeli's web traffic).
 #[derive(Clone, Debug)]
 pub struct Web {
+    /// The sender and receiver of each connection.
     pub tcp: Tcp,
+    /// The mean rate of requests of a session, per second.
     pub requests_per_s: f64,
+    /// The distribution of the size of an object.
     pub size: Pareto2,
     /// Most connections at one time; a request beyond them is lost.
     pub most_connections: u32,
@@ -260,6 +291,7 @@ pub struct Web {
 /// times between pages counted from the end of a page. The request itself is not sent.
 #[derive(Clone, Debug)]
 pub struct Pages {
+    /// The sender and receiver of each connection.
     pub tcp: Tcp,
     /// Pages of a session; no end where absent.
     pub pages: Option<u32>,
@@ -269,15 +301,18 @@ pub struct Pages {
     pub objects: u32,
     /// Mean of the exponential time between the starts of a page's objects.
     pub object_gap: Span,
+    /// The distribution of the size of an object.
     pub size: Pareto2,
 }
 
 /// Bursts of packets at `rate`, without congestion control (staqm, simulation 1).
 #[derive(Clone, Debug)]
 pub struct OnOff {
+    /// The rate during a burst.
     pub rate: Rate,
     /// Mean length of a burst: Pareto with `on_shape`, exponential where that is absent.
     pub on: Span,
+    /// The shape of the Pareto distribution of the length of a burst.
     pub on_shape: Option<f64>,
     /// Mean of the exponential time between bursts.
     pub off: Span,
@@ -286,6 +321,7 @@ pub struct OnOff {
     /// How flows arrive, up to as many as there are at one time; all at their start where
     /// absent.
     pub arrivals: Option<Arrivals>,
+    /// True if the packets are ECN-capable.
     pub ecn: bool,
 }
 
@@ -294,9 +330,11 @@ pub struct OnOff {
 pub struct Voice {
     /// Of the coder, without headers.
     pub rate: Rate,
+    /// The time between two packets.
     pub interval: Span,
     /// Without end where absent.
     pub talk: Option<Talk>,
+    /// True if the packets are ECN-capable.
     pub ecn: bool,
 }
 
@@ -314,23 +352,31 @@ impl Voice {
 /// Means of exponential talk spurts and pauses.
 #[derive(Clone, Copy, Debug)]
 pub struct Talk {
+    /// The mean length of a talk spurt.
     pub talk: Span,
+    /// The mean length of a pause.
     pub pause: Span,
 }
 
-/// So many packets at once, each `interval`.
+/// Frames of several packets, which are sent at once at every `interval`.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
+    /// The number of packets of a frame.
     pub packets: u32,
+    /// The time between two frames.
     pub interval: Span,
+    /// True if the packets are ECN-capable.
     pub ecn: bool,
 }
 
 /// Words of a shell at both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
+    /// The command at the client.
     pub client: String,
+    /// The command at the server, if there is one.
     pub server: Option<String>,
+    /// True if its packets may be ECN-capable.
     pub ecn: bool,
     /// What their folder has; the scenario's own where there is nothing.
     pub files: Vec<ProgramFile>,
@@ -339,6 +385,7 @@ pub struct Program {
 /// A file that programs may read, as from the scenario's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramFile {
+    /// The name in the scenario.
     pub name: String,
     /// Of its contents: a run depends on them.
     pub digest: String,
@@ -348,6 +395,7 @@ pub struct ProgramFile {
 /// in his buffer (BBA-0).
 #[derive(Clone, Debug)]
 pub struct Video {
+    /// The sender and receiver of each segment.
     pub tcp: Tcp,
     /// Playing time of a segment.
     pub segment: Span,
@@ -360,7 +408,7 @@ pub struct Video {
 }
 
 impl Video {
-    /// From this share of the buffer on, the highest rate.
+    /// The fraction of the buffer from which on a viewer fetches the highest rate.
     pub const UPPER: f64 = 0.9;
 }
 
@@ -369,6 +417,7 @@ impl Video {
 pub struct Recorded {
     /// Its name as the scenario has it.
     pub file: String,
+    /// The packets.
     pub packets: Arc<Packets>,
     /// Factor on times.
     pub scale: f64,
@@ -389,16 +438,22 @@ pub struct External {
 /// Poisson arrivals at the rate `per_s`·(1 + `swing`·cos(2π(t − `peak`)/`period`)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
+    /// The mean rate of arrivals, per second.
     pub per_s: f64,
+    /// The relative amplitude of the rate, 0 to 1.
     pub swing: f64,
+    /// The period of the rate.
     pub period: Span,
+    /// A time at which the rate is highest.
     pub peak: Time,
 }
 
 /// A size with P(size > x) = (1 + x/scale)^−shape: Pareto of the second kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pareto2 {
+    /// The shape.
     pub shape: f64,
+    /// The scale.
     pub scale: Bytes,
 }
 
@@ -416,6 +471,7 @@ pub enum EcnChoice {
 /// The hosts whose habits are the defaults of a traffic's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
+    /// The hosts of ns-2.
     Ns2,
     /// A present host with Linux.
     Linux,
@@ -424,7 +480,9 @@ pub enum Stack {
 /// A TCP sender and its receiver.
 #[derive(Clone, Debug)]
 pub struct Tcp {
+    /// The congestion control and its stack.
     pub sender: &'static SenderSpec,
+    /// The ECN capability.
     pub ecn: EcnChoice,
     /// Packets leave at a rate, instead of as ACKs come.
     pub pacing: bool,
@@ -434,9 +492,11 @@ pub struct Tcp {
     pub window_pkts: u32,
     /// Window after the handshake, in packets (RFC 5681 section 3.1).
     pub initial_window_pkts: u32,
+    /// The least retransmission timeout.
     pub min_rto: Span,
     /// Acknowledge every second packet, or after `ack_delay` (RFC 5681 section 4.2).
     pub delayed_ack: bool,
+    /// The longest delay of an ACK.
     pub ack_delay: Span,
     /// Number of initial ACKs sent without delay, as Linux's quick ACKs.
     pub quick_acks: u8,
@@ -447,27 +507,44 @@ pub struct Tcp {
 /// Something that changes while the simulation runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
+    /// The time of the change.
     pub at: Time,
+    /// The quantity that changes, and its new value.
     pub what: Setting,
 }
 
+/// A quantity of the scenario with a new value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
-    /// Of the link with this number.
-    Link { link: usize, what: LinkSetting },
-    /// Number of active flows of `traffic[index]`; the rest have stopped, or not started.
-    Flows { traffic: usize, flows: u32 },
+    /// A property of a link.
+    Link {
+        /// The number of the link.
+        link: usize,
+        /// The property.
+        what: LinkSetting,
+    },
+    /// The number of active flows of a traffic; the others have stopped, or not started.
+    Flows {
+        /// The index of the traffic.
+        traffic: usize,
+        /// The new number.
+        flows: u32,
+    },
 }
 
+/// A property of a link with a new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LinkSetting {
+    /// The rate.
     Rate(Rate),
+    /// The propagation delay, one way.
     Delay(Span),
+    /// The size of the buffer.
     Buffer(Buffer),
 }
 
 impl Scenario {
-    /// The usual packet is the largest that any traffic sends.
+    /// Returns the size of the largest packet that any traffic sends.
     pub fn packet(&self) -> Bytes {
         self.traffic
             .iter()
@@ -476,52 +553,57 @@ impl Scenario {
             .unwrap_or(Bytes(1000))
     }
 
-    /// Every link, the bottleneck first.
-    pub fn all_links(&self) -> impl Iterator<Item = &Link> {
-        std::iter::once(&self.bottleneck).chain(&self.links)
+    /// Returns the link under test.
+    pub fn tested_link(&self) -> &Link {
+        &self.links[self.tested]
     }
 
-    /// The nodes that the data of `traffic` passes, in order.
+    /// Returns the nodes that the data of `traffic` passes, in order.
     pub fn nodes(&self, traffic: &Traffic) -> Vec<&str> {
-        let links: Vec<&Link> = self.all_links().collect();
-        let first = links[traffic.path[0]].from.as_str();
-        let others = traffic.path.iter().map(|link| links[*link].to.as_str());
+        let first = self.links[traffic.path[0]].from.as_str();
+        let others = traffic
+            .path
+            .iter()
+            .map(|&link| self.links[link].to.as_str());
         std::iter::once(first).chain(others).collect()
     }
 
-    /// Number of the link that joins the ends of `link` the other way.
+    /// Returns the number of the link in the opposite direction between the same nodes.
     pub fn opposite(&self, link: usize) -> Option<usize> {
         let ends = |link: &Link| (link.from.clone(), link.to.clone());
-        let (from, to) = ends(self.all_links().nth(link)?);
-        self.all_links()
+        let (from, to) = ends(self.links.get(link)?);
+        self.links
+            .iter()
             .position(|other| other.from == to && other.to == from)
     }
 
-    /// The queues that the law under test acts on, in order of their links: the bottleneck, and
-    /// each link without a law of its own.
-    pub fn tested(&self) -> Vec<QueueSite> {
-        self.all_links()
+    /// Returns the queues that the law under test acts on, in order of their links: those of the
+    /// links without a law of their own.
+    pub fn tested_queues(&self) -> Vec<QueueSite> {
+        self.links
+            .iter()
             .filter(|link| link.law.is_none())
             .map(|link| self.queue_site(link))
             .collect()
     }
 
-    /// The set-point for QACD in packets, as [`LawChoice::target_pkts`] has it.
+    /// Returns the set-point for QACD in packets, if the scenario has one; see
+    /// [`LawChoice::target_pkts`].
     pub fn target_pkts(&self) -> Option<f64> {
         self.target.map(|target| self.site().pkts(target))
     }
 
-    /// The bottleneck, where the law is put.
+    /// Returns the queue of the link under test as its law sees it.
     pub fn site(&self) -> Site {
-        self.site_of(&self.bottleneck)
+        self.site_of(self.tested_link())
     }
 
-    /// Where a law acts at `link`.
+    /// Returns the queue of `link` as a law sees it.
     pub fn site_of(&self, link: &Link) -> Site {
         self.queue_site(link).law_site()
     }
 
-    /// Where a queue is put at `link`.
+    /// Returns the queue of `link` as a discipline sees it.
     pub fn queue_site(&self, link: &Link) -> QueueSite {
         QueueSite {
             rate: link.rate,

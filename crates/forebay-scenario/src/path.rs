@@ -9,11 +9,11 @@ use crate::document::{Document, SECTIONS};
 use crate::top::Top;
 use crate::tree::{Node, Table};
 
-/// Which table of the document.
+/// The identity of a table of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableId {
     Top,
-    Bottleneck,
+    /// The link with this number: `[bottleneck]` is 0.
     Link(usize),
     Traffic(usize),
     Law(usize),
@@ -42,7 +42,7 @@ impl Document {
         let (name, key) = match path.split_once('.') {
             None if SECTIONS.contains(&path) => return Err(no_such_path(path)),
             None => return at(TableId::Top, path),
-            Some(("bottleneck", key)) => return at(TableId::Bottleneck, key),
+            Some(("bottleneck", key)) => return at(TableId::Link(0), key),
             Some(("kernel", key)) => return at(TableId::Kernel, key),
             // A label may itself hold a dot.
             Some((_, rest)) => rest.rsplit_once('.').unwrap_or((rest, "")),
@@ -52,9 +52,9 @@ impl Document {
         }
         match path.split_once('.') {
             Some(("link", _)) => {
-                let names = link_names(&self.links);
-                let link = pick(path, "link", name, &self.links, &names)?;
-                at(TableId::Link(link), key)
+                let tables = &self.links[1..];
+                let link = pick(path, "link", name, tables, &link_names(tables))?;
+                at(TableId::Link(1 + link), key)
             }
             Some(("traffic", _)) => {
                 let labels = labels(&self.traffic);
@@ -73,7 +73,6 @@ impl Document {
     fn table(&mut self, id: TableId) -> &mut Table {
         match id {
             TableId::Top => &mut self.top,
-            TableId::Bottleneck => &mut self.bottleneck,
             TableId::Link(i) => &mut self.links[i],
             TableId::Traffic(i) => &mut self.traffic[i],
             TableId::Law(i) => &mut self.laws[i],
@@ -161,6 +160,14 @@ pub fn link_names(tables: &[Table]) -> Vec<String> {
         }
     };
     tables.iter().map(name).collect()
+}
+
+/// Returns the path of the table of the link with this number, such as `link.0` for link 1.
+pub fn link_path(number: usize) -> String {
+    match number.checked_sub(1) {
+        None => "bottleneck".to_owned(),
+        Some(i) => format!("link.{i}"),
+    }
 }
 
 /// Like [`labels`], each standing once.

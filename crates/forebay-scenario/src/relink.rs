@@ -6,7 +6,7 @@ use forebay_units::{Buffer, Bytes, Packets, ParamSpec, ParamType, Params, Rate, 
 use crate::document::Document;
 use crate::error::Fault;
 use crate::links::LinkKeys;
-use crate::path::{TableId, Target};
+use crate::path::{link_path, TableId, Target};
 use crate::traffic;
 use crate::tree::{Data, Node, Section, Table};
 use crate::types::BufferSize;
@@ -19,7 +19,9 @@ const LEAST_BUFFER_PKTS: f64 = 4.0;
 /// A bottleneck: its rate, and the delay to its far end, one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkPlace {
+    /// The rate.
     pub rate: Rate,
+    /// The propagation delay, one way.
     pub delay: Span,
 }
 
@@ -29,7 +31,7 @@ impl LinkPlace {
     }
 }
 
-/// From the link that a scenario is written for to another.
+/// The adaptation of a scenario to a link other than the one that it is written for.
 ///
 /// What is declared to follow the link's rate is scaled with it, and what is not, such as the rate
 /// of a call, stays. The usual round trip, twice the delay, becomes that of the new link; others
@@ -37,8 +39,11 @@ impl LinkPlace {
 /// packets of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relink {
+    /// The link that the scenario is written for.
     pub from: LinkPlace,
+    /// The link that it is adapted to.
     pub to: LinkPlace,
+    /// The size of a packet.
     pub packet: Bytes,
 }
 
@@ -74,11 +79,8 @@ impl Relink {
         self.sweep(document)?;
         self.changes(document)?;
         let rtts = round_trips(document)?;
-        let mut links = vec![(&mut document.bottleneck, "bottleneck".to_owned())];
-        let others = document.links.iter_mut().enumerate();
-        links.extend(others.map(|(i, table)| (table, format!("link.{i}"))));
-        for (table, name) in links {
-            self.table(table, &name, of_link)?;
+        for (number, table) in document.links.iter_mut().enumerate() {
+            self.table(table, &link_path(number), of_link)?;
             if table.entry("buffer").is_some() {
                 let buffer = self.buffer(&rtts);
                 table.put("buffer", Node::of(table.origin, buffer));
@@ -268,7 +270,7 @@ fn kind(table: &Table, name: &str) -> Result<&'static traffic::TrafficSpec, Faul
 
 fn follows(document: &Document, target: &Target) -> Option<(Follows, &'static ParamSpec)> {
     match target.table {
-        TableId::Bottleneck | TableId::Link(_) => of_link(&target.key),
+        TableId::Link(_) => of_link(&target.key),
         TableId::Traffic(i) => of_traffic(kind(&document.traffic[i], "").ok()?, &target.key),
         TableId::Top | TableId::Law(_) | TableId::Kernel => None,
     }

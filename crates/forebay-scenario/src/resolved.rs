@@ -180,10 +180,7 @@ impl Canonical for LawChoice {
             ("kind", word(spec.kind)),
             ("parameters", parameters(law.values())),
             ("queue", word(queue.spec.kind)),
-            (
-                "queue.parameters",
-                parameters(queue.spec.resolve(&queue.given).unwrap_or_default()),
-            ),
+            ("queue.parameters", parameters(queue.values())),
         ])
     }
 }
@@ -198,12 +195,13 @@ impl Canonical for Scenario {
             sample,
             target,
             windows,
-            bottleneck,
             links,
+            tested,
             traffic,
             changes,
             kernel,
         } = self;
+        let untested = (0..).zip(links).filter(|(number, _)| number != tested);
         table([
             ("duration", duration.canonical()),
             ("measure.start", measure_start.canonical()),
@@ -211,8 +209,11 @@ impl Canonical for Scenario {
             ("sample", sample.canonical()),
             ("target", target.canonical()),
             ("windows", windows.canonical()),
-            ("bottleneck", bottleneck.canonical()),
-            ("link", links.canonical()),
+            ("bottleneck", links[*tested].canonical()),
+            (
+                "link",
+                Value::List(untested.map(|(_, link)| link.canonical()).collect()),
+            ),
             ("traffic", traffic.canonical()),
             ("at", changes.canonical()),
             ("kernel", kernel.canonical()),

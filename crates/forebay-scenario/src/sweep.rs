@@ -55,7 +55,9 @@ struct Line {
 pub struct Sample {
     /// "sobol", a scrambled sequence, or "latin", a hypercube.
     pub method: &'static str,
+    /// The number of points.
     pub points: usize,
+    /// The seed of the sampling.
     pub seed: u64,
     axes: Vec<(Key, Range)>,
 }
@@ -84,6 +86,7 @@ impl Settings {
         all.join(", ")
     }
 
+    /// Returns the keys that the point sets, with their values.
     pub fn values(&self) -> Vec<(String, Value)> {
         let value = |(key, node): &(Key, Node)| (key.name.clone(), node.to_value());
         self.settings.iter().map(value).collect()
@@ -98,6 +101,7 @@ impl Settings {
         fault
     }
 
+    /// Sets these keys in the document.
     pub fn apply(&self, document: &mut Document) {
         for (key, node) in &self.settings {
             document.put(&key.target, node.clone());
@@ -155,14 +159,14 @@ impl Sweep {
             origin: document.sweep.origin,
             lines,
             sample,
-            tables: document.links.len()
+            tables: document.links.len() - 1
                 + document.traffic.len()
                 + document.laws.len()
                 + document.at.len(),
         })
     }
 
-    /// How ranges without steps are sampled, if there are such.
+    /// Returns the sampling of ranges without steps, if there are any.
     pub fn sample(&self) -> Option<&Sample> {
         self.sample.as_ref()
     }
@@ -180,7 +184,7 @@ impl Sweep {
         listed.chain(sampled.map(|(key, _)| key))
     }
 
-    /// What a point sets, in the order of its row.
+    /// Returns the keys that a point sets, in the order of its row.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.swept().map(|key| key.name.as_str())
     }
@@ -487,7 +491,7 @@ fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
     let target = document.target(name)?;
     let fixed = match target.table {
         TableId::Top => matches!(target.key.as_str(), "title" | "source" | "seeds"),
-        TableId::Bottleneck | TableId::Link(_) => target.key == "name",
+        TableId::Link(_) => target.key == "name",
         TableId::Traffic(_) | TableId::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
         TableId::Kernel => false,
     };

@@ -120,7 +120,9 @@ impl ParamType for Label {
 /// A law that a link has of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FixedLaw {
+    /// The kind of the law.
     pub kind: String,
+    /// The parameters that were set.
     pub given: Vec<(String, Value)>,
 }
 
@@ -163,17 +165,18 @@ impl ParamType for Queue {
         let FixedLaw { kind, given } =
             FixedLaw::from_value(value).map_err(|_| Self::ALLOWED.to_owned())?;
         let spec = disciplines::find(&kind)?;
-        spec.resolve(&given)
-            .map_err(|error| format!("{} of {kind}: {}", error.key, error.allowed))?;
-        Ok(Queue(QueueChoice { spec, given }))
+        let queue = QueueChoice::new(spec, given);
+        queue
+            .map(Queue)
+            .map_err(|error| format!("{} of {kind}: {}", error.key, error.allowed))
     }
     fn to_value(&self) -> Value {
         let kind = Value::Text(self.0.spec.kind.into());
-        if self.0.given.is_empty() {
+        if self.0.given().is_empty() {
             return kind;
         }
         let mut fields = vec![("kind".to_owned(), kind)];
-        fields.extend(self.0.given.iter().cloned());
+        fields.extend(self.0.given().iter().cloned());
         Value::Table(fields)
     }
 }
@@ -203,7 +206,9 @@ impl<T: ParamType> ParamType for Maybe<T> {
 /// Room for waiting packets: a number of them, of bytes, or the time in which the link sends them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BufferSize {
+    /// A number of packets or bytes.
     Room(Buffer),
+    /// The time in which the link sends the buffer.
     Time(Span),
 }
 

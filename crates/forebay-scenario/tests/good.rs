@@ -52,10 +52,10 @@ fn every_part_of_a_scenario_is_read() {
     assert_eq!(scenario.measure, (second(50.0), second(100.0)));
     assert_eq!(scenario.sample, Span::from_millis(10));
     assert_eq!(scenario.target_pkts(), Some(400.0));
-    assert_eq!(scenario.bottleneck.rate, Rate::from_bps(45_000_000));
-    assert_eq!(scenario.bottleneck.delay, Span::from_millis(40));
-    assert_eq!(scenario.bottleneck.buffer, Buffer::Packets(1125));
-    assert!(scenario.bottleneck.ecn);
+    assert_eq!(scenario.tested_link().rate, Rate::from_bps(45_000_000));
+    assert_eq!(scenario.tested_link().delay, Span::from_millis(40));
+    assert_eq!(scenario.tested_link().buffer, Buffer::Packets(1125));
+    assert!(scenario.tested_link().ecn);
 
     let [ftp] = scenario.traffic.as_slice() else {
         panic!("{:?}", scenario.traffic)
@@ -171,7 +171,7 @@ fn defaults_labels_and_kinds_of_traffic() {
     let scenario = &experiment.points[0].scenario;
     assert_eq!(scenario.measure, (second(100.0), second(200.0)));
     assert_eq!(scenario.target, None);
-    assert!(scenario.bottleneck.ecn);
+    assert!(scenario.tested_link().ecn);
     let labels: Vec<&str> = scenario.traffic.iter().map(|t| t.label.as_str()).collect();
     assert_eq!(labels, ["ftp", "mice", "late mice", "cbr"]);
 
@@ -256,7 +256,7 @@ fn a_sweep_is_the_cross_product_with_the_last_key_fastest() {
             (
                 flows(0),
                 flows(1),
-                scenario.bottleneck.rate.as_bps() / 1_000_000,
+                scenario.tested_link().rate.as_bps() / 1_000_000,
             )
         })
         .collect();
@@ -318,7 +318,7 @@ fn sets_replace_what_the_file_says() {
     assert_eq!(experiment.title, "an = sign, and a comma");
     let point = &experiment.points[0];
     assert_eq!(point.scenario.measure, (second(30.0), second(80.0)));
-    assert!(!point.scenario.bottleneck.ecn);
+    assert!(!point.scenario.tested_link().ecn);
     assert_eq!(
         point.scenario.traffic[0].rtts,
         [Span::from_secs(1), Span::from_secs(2)]
@@ -433,7 +433,7 @@ fn own(kind: &'static str, label: &str, runs: bool) -> Own {
         max: 1e9,
         doc: "",
     };
-    let spec = LawSpec::own(kind, "Mine", "", &[TARGET], &silent);
+    let spec = LawSpec::custom(kind, "Mine", "", &[TARGET], &silent);
     Own {
         spec: Box::leak(Box::new(spec)),
         label: label.into(),
@@ -568,7 +568,8 @@ fn links_join_nodes_and_paths_follow_them() {
     let experiment = read(NETWORK, &Options::default());
     let scenario = &experiment.points[0].scenario;
     let names: Vec<&str> = scenario
-        .all_links()
+        .links
+        .iter()
         .map(|link| link.name.as_str())
         .collect();
     assert_eq!(names, ["Q2", "Q4", "R3-R4", "R5-R4"]);
@@ -584,9 +585,10 @@ fn links_join_nodes_and_paths_follow_them() {
         (Some(3), Some(1), None)
     );
     // The law under test acts on the bottleneck and on Q4.
-    assert_eq!(scenario.tested().len(), 2);
+    assert_eq!(scenario.tested_queues().len(), 2);
     let own: Vec<Option<&str>> = scenario
-        .all_links()
+        .links
+        .iter()
         .map(|link| link.law.as_ref().map(|law| law.spec.kind))
         .collect();
     assert_eq!(own, [None, None, Some("droptail"), Some("red")]);
@@ -617,7 +619,7 @@ fn links_join_nodes_and_paths_follow_them() {
 fn kinds_of_traffic_have_their_numbers() {
     let experiment = read(NETWORK, &sets(&[("link.Q4.rate", "9Mbit/s")]));
     let scenario = &experiment.points[0].scenario;
-    assert_eq!(scenario.links[0].rate, Rate::from_bps(9_000_000));
+    assert_eq!(scenario.links[1].rate, Rate::from_bps(9_000_000));
     let kinds: Vec<&TrafficKind> = scenario.traffic.iter().map(|t| &t.kind).collect();
     let [_, _, TrafficKind::Web(web), TrafficKind::Pages(pages), TrafficKind::OnOff(onoff), TrafficKind::OnOff(always)] =
         kinds.as_slice()
@@ -666,7 +668,7 @@ fn a_rate_trace_comes_with_the_call() {
     let experiment = read(&text, &with("0\n3\n3\r\n10\n\n"));
     let trace = experiment.points[0]
         .scenario
-        .bottleneck
+        .tested_link()
         .trace
         .clone()
         .unwrap();
@@ -711,7 +713,7 @@ fn a_name_can_stand_for_a_law_in_its_queue() {
     let any = laws("kind = \"pi\"\nqueue = \"fq\"").unwrap();
     assert_eq!((any.spec.kind, any.queue.spec.kind), ("pi", "fq"));
     let dual = laws("kind = \"dualpi2\"\ncoupling = 3.0\nstep = \"2ms\"").unwrap();
-    assert_eq!(dual.queue.given.len(), 2);
+    assert_eq!(dual.queue.given().len(), 2);
     // Another queue would make it another thing.
     let error = laws("kind = \"fq-codel\"\nqueue = \"priority\"").unwrap_err();
     assert!(error.contains("fq, which fq-codel comes in"), "{error}");

@@ -389,8 +389,8 @@ fn a_scenario_follows_its_link() {
         ]
     );
     let scenario = &moved.points[0].scenario;
-    assert_eq!(scenario.bottleneck.rate, Rate::from_bps(20_000_000));
-    assert_eq!(scenario.bottleneck.delay, Span::from_millis(10));
+    assert_eq!(scenario.tested_link().rate, Rate::from_bps(20_000_000));
+    assert_eq!(scenario.tested_link().delay, Span::from_millis(10));
     let rates = |index: usize| scenario.traffic[index].kind.clone();
     assert!(matches!(rates(2), TrafficKind::Voice(voice) if voice.rate == Rate::from_bps(64_000)));
     assert!(matches!(rates(3), TrafficKind::Video(video)

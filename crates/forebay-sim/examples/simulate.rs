@@ -55,13 +55,14 @@ fn simulate() -> Result<(), String> {
     let trace = trace.ok_or("cancelled")?;
     let elapsed_s = start.elapsed().as_secs_f64();
 
+    let tested = trace.link(scenario.tested);
     println!("{}, seed {seed}", law.label);
     let target_pkts = scenario.target_pkts().or(law.target_pkts(&scenario.site()));
-    for (name, value) in Metrics::of(&trace, target_pkts).fields() {
+    for (name, value) in Metrics::of(tested, target_pkts).fields() {
         println!("{name:18} {value:.6}");
     }
-    let packets = trace.forwarded_packets as f64;
-    println!("{:18} {:016x}", "digest", trace.digest());
+    let packets = tested.forwarded_packets as f64;
+    println!("{:18} {:016x}", "digest", tested.digest());
     println!("{:18} {:.0}", "packets_per_s", packets / elapsed_s);
     Ok(())
 }

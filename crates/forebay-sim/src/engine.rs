@@ -25,7 +25,8 @@ use agenda::Agenda;
 use forebay_aqm::{Aqm, Queue};
 use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
-    mean_rtt_s, Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
+    mean_propagation_s, Call, FlowTotals, GoodputRecorder, Recorder, RunTrace, Settings,
+    TrafficTrace, Viewer,
 };
 use forebay_units::cast::whole_u64;
 use forebay_units::{ParamError, Span, Time};
@@ -36,6 +37,7 @@ use crate::calendar::Calendar;
 use crate::calls::Calls;
 use crate::events::{EventQueue, LineCounts};
 use crate::external::PendingOutcomes;
+use crate::ids::FlowId;
 use crate::line::Wire;
 use crate::network::NetworkState;
 use crate::number::count;
@@ -167,13 +169,16 @@ impl<T: Topology> PacketEngine<T> {
     }
 
     /// Runs to the end; `None` if cancelled.
-    pub fn run(mut self, watch: &Watch) -> Option<Trace> {
+    pub fn run(mut self, watch: &Watch) -> Option<RunTrace> {
         self.run_until(self.end, watch).then(|| self.finish())
     }
 
-    /// What has been recorded at the bottleneck so far.
-    pub fn bottleneck(&self) -> &Recorder {
-        &self.links.ports()[0].bottleneck.record.recorder
+    /// Returns what has been recorded so far at the link under test.
+    pub fn tested(&self) -> &Recorder {
+        &self.links.ports()[self.scenario.tested]
+            .bottleneck
+            .record
+            .recorder
     }
 
     /// What all flows have got so far.
@@ -218,68 +223,54 @@ impl<T: Topology> PacketEngine<T> {
         true
     }
 
-    /// The trace of the bottleneck with those of the other links, each with the flows whose data
-    /// crosses it.
-    pub fn finish(self) -> Trace {
-        let network = &self.hosts.network;
-        let mut delivered = vec![0; network.flows.len()];
-        for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
+    /// Ends the run and returns its trace.
+    pub fn finish(self) -> RunTrace {
+        let NetworkState {
+            classes,
+            flows,
+            receivers,
+            ..
+        } = &self.hosts.network;
+        let mut delivered = vec![0; flows.len()];
+        for (flow, receiver) in flows.iter().zip(receivers) {
             delivered[flow.owner.index()] += receiver.delivered_bytes;
         }
-        let crossing = |link: usize| {
-            let classes = network.classes.iter().enumerate();
-            let crossing = classes.filter(move |(_, class)| class.links.contains(&link));
-            crossing
-                .flat_map(|(traffic, class)| class.flows().map(move |flow| (traffic, flow.index())))
+        let of_flow = |traffic, flow: FlowId| FlowTotals {
+            traffic,
+            delivered_bytes: delivered[flow.index()],
         };
-        let goodput = &self.goodput;
-        let traces = self
-            .links
-            .into_ports()
-            .into_iter()
-            .enumerate()
-            .map(|(link, port)| {
-                let totals = |(traffic, flow): (usize, usize)| FlowTotals {
-                    traffic: count(traffic),
-                    delivered_bytes: delivered[flow],
-                };
-                let recorder = port.bottleneck.record.recorder;
-                let crossed_by = || {
-                    let classes = (0..).zip(&network.classes);
-                    classes.filter(|(_, class)| class.links.contains(&link))
-                };
-                Trace {
-                    goodput: goodput
-                        .crossing(|traffic| network.classes[traffic].links.contains(&link)),
-                    transfers: crossed_by()
-                        .flat_map(|(_, class)| class.transfers.iter().copied())
-                        .collect(),
-                    calls: crossed_by()
-                        .flat_map(|(traffic, class)| {
-                            let seen = class.calls.iter().flat_map(Calls::seen);
-                            seen.map(move |call| Call { traffic, ..call })
-                        })
-                        .collect(),
-                    viewers: crossed_by()
-                        .flat_map(|(traffic, class)| {
-                            let seen = class.application.viewers(self.hosts.window).into_iter();
-                            seen.map(move |viewer| Viewer { traffic, ..viewer })
-                        })
-                        .collect(),
-                    ..recorder.finish(crossing(link).map(totals).collect())
-                }
-            });
-        let names = self.scenario.all_links().map(|link| link.name.clone());
-        let mut traces: Vec<Trace> = traces
-            .zip(names)
-            .map(|(trace, name)| Trace { name, ..trace })
-            .collect();
-        who_gets_what(&mut traces, &self.scenario, network);
-        let mut traces = traces.into_iter();
-        let bottleneck = traces.next().expect("a scenario has a bottleneck");
-        Trace {
-            others: traces.collect(),
-            ..bottleneck
+        let flow_totals = (0..).zip(classes);
+        let flow_totals = flow_totals
+            .flat_map(|(traffic, class)| class.flows().map(move |flow| of_flow(traffic, flow)));
+        let calls = (0..).zip(classes).flat_map(|(traffic, class)| {
+            let of_class = class.calls.iter().flat_map(Calls::seen);
+            of_class.map(move |call| Call { traffic, ..call })
+        });
+        let viewers = (0..).zip(classes).flat_map(|(traffic, class)| {
+            let of_class = class.application.viewers(self.hosts.window).into_iter();
+            of_class.map(move |viewer| Viewer { traffic, ..viewer })
+        });
+        let traffic = classes.iter().zip(&self.scenario.traffic);
+        let traffic = traffic.map(|(class, traffic)| TrafficTrace {
+            links: class.links.clone(),
+            sent_packets: class.sent_packets,
+            resent_packets: class.resent_packets,
+            rtt_s: mean_propagation_s(&traffic.rtts, class.count),
+        });
+        let ports = self.links.into_ports().into_iter();
+        let links = ports.zip(&self.scenario.links).map(|(port, link)| {
+            let recorder = port.bottleneck.record.recorder;
+            recorder.finish(&link.name)
+        });
+        RunTrace {
+            flows: flow_totals.collect(),
+            goodput: self.goodput.finish(),
+            transfers: (classes.iter())
+                .flat_map(|class| class.transfers.iter().copied())
+                .collect(),
+            calls: calls.collect(),
+            viewers: viewers.collect(),
+            ..RunTrace::new(links.collect(), traffic.collect())
         }
     }
 
@@ -407,37 +398,7 @@ pub fn queues(
             None => tested.build(&site, seed, &stream),
         }
     };
-    scenario.all_links().enumerate().map(queue).collect()
-}
-
-/// Completes what each link has recorded of the traffic that crosses it: what senders sent, and
-/// round trips.
-fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &NetworkState) {
-    let met: Vec<Vec<TrafficTrace>> = traces
-        .iter_mut()
-        .map(|trace| std::mem::take(&mut trace.traffic))
-        .collect();
-    if met.iter().all(Vec::is_empty) {
-        return;
-    }
-    for (traffic, class) in network.classes.iter().enumerate() {
-        let waits_s = class
-            .links
-            .iter()
-            .map(|&link| met[link][traffic].delay_mean_s());
-        let rtt_s = mean_rtt_s(&scenario.traffic[traffic].rtts, class.count, waits_s);
-        for &link in &class.links {
-            traces[link].traffic.push(TrafficTrace {
-                sent_packets: class.sent_packets,
-                resent_packets: class.resent_packets,
-                rtt_s,
-                ..met[link][traffic].clone()
-            });
-        }
-    }
-    // Of one alone the link's own metrics say it.
-    let alone = traces.iter_mut().filter(|trace| trace.traffic.len() < 2);
-    alone.for_each(|trace| trace.traffic.clear());
+    scenario.links.iter().enumerate().map(queue).collect()
 }
 
 /// The port of each link.
@@ -456,7 +417,8 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
         port
     };
     scenario
-        .all_links()
+        .links
+        .iter()
         .enumerate()
         .zip(queues)
         .map(port)
@@ -471,7 +433,7 @@ fn lines_back(scenario: &Scenario) -> Vec<LineBack> {
         let steps = LinkSteps::of(scenario, number);
         LineBack::new(wire, link.rate_back.is_some(), &steps)
     };
-    scenario.all_links().enumerate().map(line_back).collect()
+    scenario.links.iter().enumerate().map(line_back).collect()
 }
 
 /// When a port's law wants to be called.
@@ -496,8 +458,8 @@ fn event_queue(
     network: &NetworkState,
     lines: LineCounts,
 ) -> EventQueue<Packet> {
-    let rates = scenario.all_links().map(|link| link.rate);
-    let fastest = rates.max().unwrap_or(scenario.bottleneck.rate);
+    let rates = scenario.links.iter().map(|link| link.rate);
+    let fastest = rates.max().unwrap_or(scenario.tested_link().rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);
     let rtts = (scenario.traffic.iter()).flat_map(|traffic| traffic.rtts.iter().copied());
     let lines = match network.pair_classes() <= MOST_LINE_KINDS {

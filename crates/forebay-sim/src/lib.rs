@@ -25,7 +25,7 @@ use engine::{Dumbbell, Mesh, PacketEngine};
 pub use external::{End, Loss, Outgoing, PacketOutcome, QueueAction, QueueEvent};
 use forebay_aqm::Aqm;
 use forebay_scenario::{Scenario, TrafficKind};
-use forebay_trace::{Samples, Trace};
+use forebay_trace::{RunTrace, Samples};
 use forebay_units::{ParamError, Time};
 
 /// Raised whenever the same scenario, law and seed give other numbers than before; runs that
@@ -67,10 +67,10 @@ pub fn run(
     aqm: &Aqm,
     seed: u64,
     watch: &Watch,
-) -> Result<Option<Trace>, ParamError> {
+) -> Result<Option<RunTrace>, ParamError> {
     let queues = engine::queues(scenario, aqm, seed)?;
     let scenario = Arc::new(scenario.clone());
-    Ok(match scenario.links.is_empty() {
+    Ok(match scenario.links.len() == 1 {
         true => PacketEngine::<Dumbbell>::new(scenario, queues, seed).run(watch),
         false => PacketEngine::<Mesh>::new(scenario, queues, seed).run(watch),
     })
@@ -101,7 +101,7 @@ impl Session {
         let scenario = Arc::clone(scenario);
         // What the caller sends can fall between any two events, so that none may be ahead.
         Ok(Session(
-            match scenario.links.is_empty() && !is_external(&scenario) {
+            match scenario.links.len() == 1 && !is_external(&scenario) {
                 true => Stepped::Dumbbell(Box::new(PacketEngine::new(scenario, queues, seed))),
                 false => Stepped::Mesh(Box::new(PacketEngine::new(scenario, queues, seed))),
             },
@@ -164,11 +164,11 @@ impl Session {
         }
     }
 
-    /// What has been observed at the bottleneck so far.
+    /// Returns what has been observed so far at the link under test.
     pub fn samples(&self) -> &Samples {
         let first = match &self.0 {
-            Stepped::Dumbbell(engine) => engine.bottleneck(),
-            Stepped::Mesh(engine) => engine.bottleneck(),
+            Stepped::Dumbbell(engine) => engine.tested(),
+            Stepped::Mesh(engine) => engine.tested(),
         };
         first.samples()
     }
@@ -181,8 +181,8 @@ impl Session {
         }
     }
 
-    /// The trace; only of a session at its end is it that of a run.
-    pub fn finish(self) -> Trace {
+    /// Returns the trace; at the end of the scenario it is that of [`run`].
+    pub fn finish(self) -> RunTrace {
         match self.0 {
             Stepped::Dumbbell(engine) => engine.finish(),
             Stepped::Mesh(engine) => engine.finish(),

@@ -183,7 +183,7 @@ impl NetworkState {
             pairs: Vec::new(),
             wires: Vec::new(),
             onward: Vec::new(),
-            links: scenario.all_links().count(),
+            links: scenario.links.len(),
             classes: Vec::new(),
             routes: Vec::new(),
             flows: Vec::new(),
@@ -314,7 +314,7 @@ impl NetworkState {
         pairs: u32,
         path: u16,
     ) -> PairId {
-        let delays: Vec<Span> = scenario.all_links().map(|link| link.delay).collect();
+        let delays: Vec<Span> = scenario.links.iter().map(|link| link.delay).collect();
         let both_ways =
             |&link: &usize| delays[link] + delays[scenario.opposite(link).unwrap_or(link)];
         let path_delay: Span = traffic.path.iter().map(both_ways).sum();

@@ -61,7 +61,7 @@ impl Port {
     #[inline(always)]
     pub fn send_next(&mut self, now: Time) -> Option<PacketOnLink> {
         let sent = self.bottleneck.send_next(now)?;
-        Some(self.on_the_way(sent.departure.packet, sent.out))
+        Some(self.on_the_way(sent.departure.packet, sent.end))
     }
 
     #[inline(always)]
@@ -117,7 +117,7 @@ impl Port {
                 log.push((now, packet, QueueAction::Dequeue(sojourn)));
             }
         }
-        Some(self.on_the_way(packet, sent.out))
+        Some(self.on_the_way(packet, sent.end))
     }
 
     /// Makes an announced change of the rate. A recorded link only reports it to its law.

@@ -3,13 +3,13 @@
 mod common;
 
 use forebay_scenario::Options;
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{Metrics, RunTrace};
 
-fn simulate(rate: &str, traffic: &str, law: &str) -> (Trace, Metrics) {
+fn simulate(rate: &str, traffic: &str, law: &str) -> (RunTrace, Metrics) {
     let more = format!("delay = \"10ms\"\n{traffic}\n[[law]]\nkind = \"{law}\"");
     let text = common::one_bottleneck([20, 60], rate, "60p", &more);
     let trace = common::simulate(&text, &Options::default());
-    let metrics = Metrics::of(&trace, None);
+    let metrics = Metrics::of(trace.link(0), None);
     (trace, metrics)
 }
 
@@ -70,15 +70,15 @@ fn a_frame_fills_the_queue_at_once() {
     "#;
     // 1 ms a packet, and 0.1 ms on the access link: the last one waits for 19 x 0.9 ms.
     let (trace, metrics) = simulate("10Mbit/s", frames, "droptail");
-    assert_eq!(trace.forwarded_packets, 20 * 600);
+    assert_eq!(trace.links[0].forwarded_packets, 20 * 600);
     assert!(
         (metrics.delay_mean_s - 9.5 * 0.9e-3).abs() < 1e-5,
         "{metrics:?}"
     );
-    assert!((trace.delay_ns.max() as f64 / 1e9 - 0.0171).abs() < 3e-5);
+    assert!((trace.links[0].delay_ns.max() as f64 / 1e9 - 0.0171).abs() < 3e-5);
 }
 
-fn video(rate: &str, more: &str) -> (Trace, Metrics) {
+fn video(rate: &str, more: &str) -> (RunTrace, Metrics) {
     let text = format!(
         r#"
         [[traffic]]

@@ -3,11 +3,11 @@
 mod common;
 
 use forebay_scenario::Options;
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{Metrics, RunTrace};
 use forebay_units::Rng;
 
 /// A run over the packets of `list`; `law` has the keys of the law, `traffic` more of the traffic.
-fn simulate(list: &str, traffic: &str, law: &str) -> Trace {
+fn simulate(list: &str, traffic: &str, law: &str) -> RunTrace {
     let more = format!(
         r#"
         [[traffic]]
@@ -62,14 +62,14 @@ fn packets_wait_as_lindley_says() {
     sum_ns += wait_ns;
     longest_ns = longest_ns.max(wait_ns);
     let mean_s = sum_ns as f64 / packets.len() as f64 / 1e9;
-    let found = Metrics::of(&trace, None);
-    assert_eq!(trace.forwarded_packets, 20_000);
+    let found = Metrics::of(trace.link(0), None);
+    assert_eq!(trace.links[0].forwarded_packets, 20_000);
     // The recorder's histogram has three digits, and from 1 us on.
     assert!(
         (found.delay_mean_s / mean_s - 1.0).abs() < 1e-3,
         "{found:?} {mean_s}"
     );
-    let longest = trace.delay_ns.max() as f64;
+    let longest = trace.links[0].delay_ns.max() as f64;
     assert!(
         (longest / longest_ns as f64 - 1.0).abs() < 2e-3,
         "{longest} {longest_ns}"
@@ -83,19 +83,19 @@ fn packets_wait_as_lindley_says() {
 fn a_scale_and_a_period_multiply_the_load() {
     let packets = poisson(4_000);
     let list = list(&packets, |_| "a,0,0".into());
-    let once = Metrics::of(&simulate(&list, "", DROPTAIL), None);
-    let dense = Metrics::of(&simulate(&list, "scale = 0.7", DROPTAIL), None);
+    let once = Metrics::of(simulate(&list, "", DROPTAIL).link(0), None);
+    let dense = Metrics::of(simulate(&list, "scale = 0.7", DROPTAIL).link(0), None);
     assert!(
         dense.delay_mean_s > 10.0 * once.delay_mean_s,
         "{dense:?} {once:?}"
     );
     let again = simulate(&list, "period = \"5s\"\nstop = \"19s\"", DROPTAIL);
-    assert_eq!(again.forwarded_packets, 16_000);
+    assert_eq!(again.links[0].forwarded_packets, 16_000);
     let late = simulate(&list, "start = \"1s\"\nstop = \"1.5s\"", DROPTAIL);
     let within = packets
         .iter()
         .filter(|(at_ns, _)| at_ns - packets[0].0 < 500_000_000);
-    assert_eq!(late.forwarded_packets, within.count() as u64);
+    assert_eq!(late.links[0].forwarded_packets, within.count() as u64);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn queues_see_codepoints_as_they_were() {
     let (marked, dropped) = {
         let of = |ecn: u8| {
             let list = list(&packets, |_| format!("a,{ecn},0"));
-            Metrics::of(&simulate(&list, "", red), None)
+            Metrics::of(simulate(&list, "", red).link(0), None)
         };
         (of(2), of(0))
     };
@@ -129,8 +129,8 @@ fn queues_see_codepoints_as_they_were() {
     ] {
         let list = list(&packets, |i| if i % 10 == 0 { one } else { other }.into());
         let trace = simulate(&list, "", law);
-        let early = trace.delay_ns.value_at_quantile(0.05) as f64 / 1e9;
-        let late = trace.delay_ns.value_at_quantile(0.9) as f64 / 1e9;
+        let early = trace.links[0].delay_ns.value_at_quantile(0.05) as f64 / 1e9;
+        let late = trace.links[0].delay_ns.value_at_quantile(0.9) as f64 / 1e9;
         assert!(late > 5.0 * early, "{law} {early} {late}");
     }
 }

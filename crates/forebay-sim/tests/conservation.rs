@@ -4,7 +4,7 @@
 use forebay_aqm::laws::LAWS;
 use forebay_scenario::{parse, Options, SENDERS};
 use forebay_sim::{run, Watch};
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{LinkView, Metrics};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -103,7 +103,7 @@ fn total(column: &[u32]) -> u64 {
 }
 
 /// `largest_bits` is one packet: it is counted when it begins to leave.
-fn check(trace: &Trace, changes: usize, largest_bits: f64) -> Result<(), TestCaseError> {
+fn check(trace: LinkView<'_>, changes: usize, largest_bits: f64) -> Result<(), TestCaseError> {
     let samples = &trace.samples;
     let drops =
         total(&samples.early_drops) + total(&samples.forced_drops) + total(&samples.overflow_drops);
@@ -131,7 +131,7 @@ fn check(trace: &Trace, changes: usize, largest_bits: f64) -> Result<(), TestCas
         prop_assert!(value.is_nan() || value >= 0.0, "{name} = {value}");
     }
     prop_assert!(metrics.jain.is_nan() || metrics.jain <= 1.0 + 1e-9);
-    let delivered_bytes: u64 = trace.flows.iter().map(|flow| flow.delivered_bytes).sum();
+    let delivered_bytes: u64 = trace.flows().map(|flow| flow.delivered_bytes).sum();
     let departed_bytes: u64 = samples.departed_bytes.iter().sum();
     prop_assert!(
         delivered_bytes <= departed_bytes,
@@ -159,8 +159,8 @@ proptest! {
         let trace = run(scenario, &point.laws[0].aqm(), seed, &Watch::default());
         let trace = trace.unwrap().expect("nobody cancels it");
         let largest_bits = 8.0 * 1500.0;
-        for trace in std::iter::once(&trace).chain(&trace.others) {
-            check(trace, scenario.changes.len(), largest_bits)?;
+        for link in trace.views() {
+            check(link, scenario.changes.len(), largest_bits)?;
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{ftp, link_back, one_bottleneck, IDLE_LINK};
 use forebay_scenario::Options;
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{Metrics, RunTrace};
 
 const LAWS: [&str; 6] = ["droptail", "codel", "cake", "pie", "dualpi2", "fq-codel"];
 
@@ -17,7 +17,7 @@ fn changes(key: &str, steps: &[(&str, &str)]) -> String {
     steps.iter().map(table).collect()
 }
 
-fn simulate(text: &str, law: &str) -> Trace {
+fn simulate(text: &str, law: &str) -> RunTrace {
     let options = Options {
         laws: vec![law.to_owned()],
         ..Options::default()
@@ -42,7 +42,7 @@ fn a_link_recovers_at_once_from_a_very_low_rate_under_every_law() {
             let more = format!("delay = \"10ms\"\n{bottleneck}{CBR}{steps}");
             let text = one_bottleneck([8, 20], "10Mbit/s", "200p", &more);
             for law in LAWS {
-                let metrics = Metrics::of(&simulate(&text, law), None);
+                let metrics = Metrics::of(simulate(&text, law).link(0), None);
                 // 8 Mbit/s of payload and headers.
                 let utilisation = metrics.utilisation;
                 assert!(utilisation > 0.79, "{law}, {name}, {low}: {utilisation}");
@@ -57,7 +57,7 @@ fn tcp_goes_on_when_the_rate_is_back() {
         let steps = changes("bottleneck.rate", &[("5s", "1bit/s"), ("7s", "10Mbit/s")]);
         let more = format!("delay = \"10ms\"\n{back}{}{steps}", ftp(10, "\"40ms\"", ""));
         let text = one_bottleneck([11, 20], "10Mbit/s", "100p", &more);
-        let metrics = Metrics::of(&simulate(&text, "droptail"), None);
+        let metrics = Metrics::of(simulate(&text, "droptail").link(0), None);
         assert!(metrics.utilisation > 0.9, "{back}: {metrics:?}");
     }
 }
@@ -71,7 +71,7 @@ fn acks_that_wait_for_the_way_back_go_at_the_new_rate() {
         let traffic = ftp(10, r#"["20ms", "80ms"]"#, "");
         let more = format!("delay = \"1ms\"\n{beside}{traffic}{steps}");
         let text = one_bottleneck([9, 20], "10Mbit/s", "100p", &more);
-        let metrics = Metrics::of(&simulate(&text, "droptail"), None);
+        let metrics = Metrics::of(simulate(&text, "droptail").link(0), None);
         assert!(metrics.utilisation > 0.9, "{beside}: {metrics:?}");
     }
 }
@@ -84,7 +84,7 @@ fn another_link_and_the_reverse_link_recover() {
     let more = format!("delay = \"10ms\"\n{back}{CBR}{reverse}{steps}");
     let text = one_bottleneck([8, 20], "10Mbit/s", "200p", &more);
     let trace = simulate(&text, "droptail");
-    let metrics = Metrics::of(&trace.others[0], None);
+    let metrics = Metrics::of(trace.link(1), None);
     assert!(metrics.utilisation > 0.79, "{metrics:?}");
 }
 
@@ -105,13 +105,13 @@ fn a_link_that_is_always_busy_carries_what_its_rates_allow() {
     let text = one_bottleneck([1, 20], "10Mbit/s", "200p", &more);
     let trace = simulate(&text, "droptail");
     let bits = |from_s: usize, to_s: usize| {
-        let rows = &trace.samples.departed_bytes[100 * from_s..100 * to_s];
+        let rows = &trace.links[0].samples.departed_bytes[100 * from_s..100 * to_s];
         8.0 * rows.iter().sum::<u64>() as f64
     };
     // A packet has 12 000 bits, and 16 500 are sent in four seconds.
     assert!((bits(5, 9) - 16_500.0).abs() <= 12_000.0, "{}", bits(5, 9));
     assert!((bits(9, 20) - 88e6).abs() <= 24_000.0, "{}", bits(9, 20));
-    let capacity: f64 = trace.samples.capacity_bits.iter().sum();
+    let capacity: f64 = trace.links[0].samples.capacity_bits.iter().sum();
     let sent = bits(0, 20);
     assert!((capacity - sent).abs() < 200_000.0, "{capacity} {sent}");
 }

@@ -4,10 +4,10 @@ mod common;
 
 use common::{ftp, one_bottleneck};
 use forebay_scenario::Options;
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{Metrics, RunTrace};
 
 /// Ten flows over 15 Mbit/s and 60 ms with RED; `keys` are of the traffic.
-fn simulate(keys: &str) -> Trace {
+fn simulate(keys: &str) -> RunTrace {
     let path = r#"
         packet = "1500B"
         access = "1Gbit/s"
@@ -27,7 +27,7 @@ fn simulate(keys: &str) -> Trace {
     common::simulate(&text, &Options::default())
 }
 
-fn delivered_bytes(trace: &Trace) -> u64 {
+fn delivered_bytes(trace: &RunTrace) -> u64 {
     trace.flows.iter().map(|flow| flow.delivered_bytes).sum()
 }
 
@@ -39,7 +39,7 @@ fn flows_fill_the_link_and_share_it() {
         "tcp = \"linux-cubic\"\nquick_acks = 16\necn = true",
     ] {
         let trace = simulate(keys);
-        let metrics = Metrics::of(&trace, None);
+        let metrics = Metrics::of(trace.link(0), None);
         assert!(metrics.utilisation > 0.97, "{keys}: {metrics:?}");
         let mean = delivered_bytes(&trace) / 10;
         for flow in &trace.flows {
@@ -52,9 +52,15 @@ fn flows_fill_the_link_and_share_it() {
 #[test]
 fn runs_repeat_exactly() {
     let [first, again] = [(); 2].map(|()| simulate(r#"tcp = "linux-cubic""#));
-    assert_eq!(first.samples.queue_pkts, again.samples.queue_pkts);
+    assert_eq!(
+        first.links[0].samples.queue_pkts,
+        again.links[0].samples.queue_pkts
+    );
     assert_eq!(first.flows, again.flows);
-    assert_eq!(first.forwarded_packets, again.forwarded_packets);
+    assert_eq!(
+        first.links[0].forwarded_packets,
+        again.links[0].forwarded_packets
+    );
 }
 
 /// Growth counts acknowledged packets: it takes the same losses to hold the window whether ACKs
@@ -63,7 +69,7 @@ fn runs_repeat_exactly() {
 fn delayed_acks_do_not_slow_growth() {
     let dropped = |tcp: &str, delayed: bool| {
         let trace = simulate(&format!("tcp = \"{tcp}\"\ndelayed_ack = {delayed}"));
-        Metrics::of(&trace, None).drop_rate
+        Metrics::of(trace.link(0), None).drop_rate
     };
     let linux = dropped("linux-reno", true) / dropped("linux-reno", false);
     assert!((0.8..1.25).contains(&linux), "{linux}");
@@ -110,7 +116,10 @@ fn transfers_complete_over_a_link_that_loses_much() {
         );
         let text = one_bottleneck([0, 200], "5Mbit/s", "6p", &more);
         let trace = common::simulate(&text, &Options::default());
-        (delivered_bytes(&trace), Metrics::of(&trace, None).drop_rate)
+        (
+            delivered_bytes(&trace),
+            Metrics::of(trace.link(0), None).drop_rate,
+        )
     };
     let (all, _) = delivered("newreno");
     for tcp in ["linux-reno", "linux-cubic"] {

@@ -3,10 +3,10 @@
 mod common;
 
 use forebay_scenario::Options;
-use forebay_trace::{ClassMetrics, Metrics, Trace};
+use forebay_trace::{ClassMetrics, Metrics, RunTrace};
 
 /// Half a minute of Linux's senders; `traffic` and `law` are blocks of a scenario.
-fn simulate(rate: &str, traffic: &str, law: &str) -> Trace {
+fn simulate(rate: &str, traffic: &str, law: &str) -> RunTrace {
     let more = format!("ecn = true\n{traffic}\n{law}");
     let text = common::one_bottleneck([10, 30], rate, "10000p", &more);
     common::simulate(&text, &Options::default())
@@ -34,7 +34,7 @@ fn law(kind: &str) -> String {
 }
 
 /// Bytes of a traffic's flows.
-fn delivered(trace: &Trace, traffic: u32) -> f64 {
+fn delivered(trace: &RunTrace, traffic: u32) -> f64 {
     let flows = trace.flows.iter().filter(|flow| flow.traffic == traffic);
     flows.map(|flow| flow.delivered_bytes as f64).sum()
 }
@@ -44,9 +44,9 @@ fn delivered(trace: &Trace, traffic: u32) -> f64 {
 fn queues_of_flows_share_where_round_trips_differ() {
     for kind in ["fq-codel", "cake"] {
         let cubic = flows(10, "linux-cubic", r#"["20ms", "200ms"]"#, "false");
-        let fair = Metrics::of(&simulate("15Mbit/s", &cubic, &law(kind)), None);
+        let fair = Metrics::of(simulate("15Mbit/s", &cubic, &law(kind)).link(0), None);
         assert!(fair.jain >= 0.98, "{kind}: {fair:?}");
-        let alone = Metrics::of(&simulate("15Mbit/s", &cubic, &law("codel")), None);
+        let alone = Metrics::of(simulate("15Mbit/s", &cubic, &law("codel")).link(0), None);
         assert!(alone.jain < 0.9, "{alone:?}");
     }
 }
@@ -56,7 +56,7 @@ fn laws_hold_their_delay() {
     for (kind, target, target_s) in [("pie", "15ms", 0.015), ("pi2", "20ms", 0.020)] {
         let cubic = flows(20, "linux-cubic", r#""60ms""#, "false");
         let law = format!("[[law]]\nkind = \"{kind}\"\ntarget = \"{target}\"");
-        let held = Metrics::of(&simulate("30Mbit/s", &cubic, &law), None);
+        let held = Metrics::of(simulate("30Mbit/s", &cubic, &law).link(0), None);
         assert!(
             (held.delay_mean_s / target_s - 1.0).abs() < 0.1,
             "{kind}: {held:?}"
@@ -121,7 +121,7 @@ fn low_latency_is_that_of_two_packets_but_for_the_classic_turn() {
 }
 
 /// Flows of CUBIC, and as many of `tcp` with L4S, in a dual queue.
-fn cubic_and(tcp: &str, mbit_per_s: u32, rtt_ms: u32, count: u32, queue: &str) -> Trace {
+fn cubic_and(tcp: &str, mbit_per_s: u32, rtt_ms: u32, count: u32, queue: &str) -> RunTrace {
     let rtt = format!("\"{rtt_ms}ms\"");
     let both = flows(count, "linux-cubic", &rtt, "false") + &flows(count, tcp, &rtt, "\"l4s\"");
     let law = format!("{}\n{queue}", law("dualpi2"));
@@ -129,10 +129,14 @@ fn cubic_and(tcp: &str, mbit_per_s: u32, rtt_ms: u32, count: u32, queue: &str) -
 }
 
 /// Of a dual queue: L4S, and the classic one.
-fn classes(trace: &Trace) -> [ClassMetrics; 2] {
-    let names: Vec<_> = trace.classes.iter().map(|class| class.name).collect();
+fn classes(trace: &RunTrace) -> [ClassMetrics; 2] {
+    let names: Vec<_> = trace.links[0]
+        .classes
+        .iter()
+        .map(|class| class.name)
+        .collect();
     assert_eq!(names, ["l4s", "classic"]);
-    [0, 1].map(|class| ClassMetrics::of(&trace.classes[class], trace))
+    [0, 1].map(|class| ClassMetrics::of(&trace.links[0].classes[class], &trace.links[0]))
 }
 
 /// Tins by DSCP: each has its own delays, and voice waits least.
@@ -150,13 +154,16 @@ fn tins_are_told_apart() {
     let both = flows(4, "linux-cubic", r#""20ms""#, "false") + voice;
     let trace = simulate("10Mbit/s", &both, &law("cake"));
     let of = |name: &str| {
-        let class = trace.classes.iter().find(|class| class.name == name);
-        ClassMetrics::of(class.unwrap(), &trace)
+        let class = trace.links[0]
+            .classes
+            .iter()
+            .find(|class| class.name == name);
+        ClassMetrics::of(class.unwrap(), &trace.links[0])
     };
     let (bulk, voice) = (of("best-effort"), of("voice"));
     assert!((bulk.packet_share + voice.packet_share - 1.0).abs() < 1e-12);
     // 125 packets a second.
-    let packets = voice.packet_share * trace.delay_ns.len() as f64;
+    let packets = voice.packet_share * trace.links[0].delay_ns.len() as f64;
     assert!((2450.0..=2550.0).contains(&packets), "{packets}");
     assert!(voice.delay_p99_s < 0.004, "{voice:?}");
     assert!(bulk.delay_mean_s > 4.0 * voice.delay_mean_s, "{bulk:?}");

@@ -4,9 +4,9 @@ mod common;
 
 use common::{ftp, link_back, one_bottleneck, IDLE_LINK};
 use forebay_scenario::Options;
-use forebay_trace::{Metrics, Trace};
+use forebay_trace::{Metrics, RunTrace};
 
-fn simulate(text: &str) -> Trace {
+fn simulate(text: &str) -> RunTrace {
     common::simulate(text, &Options::default())
 }
 
@@ -50,19 +50,18 @@ fn reverse(flows: u32) -> String {
 fn a_link_that_nobody_crosses_changes_nothing() {
     let alone = simulate(&dumbbell("", &forward()));
     let with = simulate(&dumbbell(IDLE_LINK, &forward()));
+    assert_eq!(with.flows, alone.flows);
+    assert_eq!((alone.links.len(), with.links.len()), (1, 2));
+    let (alone, idle, with) = (alone.link(0), with.link(1), with.link(0));
     assert_eq!(with.samples.queue_pkts, alone.samples.queue_pkts);
     assert_eq!(with.samples.departed_bytes, alone.samples.departed_bytes);
-    assert_eq!(with.flows, alone.flows);
     assert_eq!(with.forwarded_packets, alone.forwarded_packets);
-    assert!(alone.others.is_empty() && alone.forwarded_packets > 10_000);
-    let [idle] = with.others.as_slice() else {
-        panic!("{} others", with.others.len())
-    };
+    assert!(alone.forwarded_packets > 10_000);
     assert_eq!(
         (idle.name.as_str(), idle.forwarded_packets),
         ("elsewhere-nowhere", 0)
     );
-    assert!(idle.flows.is_empty());
+    assert_eq!(idle.flows().count(), 0);
 }
 
 /// Where the way back is a wide link of its own, ACKs pass as on the line that stands in for it.
@@ -71,13 +70,13 @@ fn acks_cross_the_queue_of_the_way_back() {
     let back = link_back("10Mbit/s", "1000p", "\"droptail\"");
     let alone = simulate(&dumbbell("", &forward()));
     let with = simulate(&dumbbell(&back, &forward()));
-    let back = &with.others[0];
+    let (with, back) = (with.link(0), with.link(1));
     // One ACK of 40 bytes for each packet that arrives, but those on their way at the end.
     let (data, acks) = (with.forwarded_packets, back.forwarded_packets);
     assert!(acks <= data && acks + 100 > data, "{data} {acks}");
     let bytes: u64 = back.samples.departed_bytes.iter().sum();
     assert!(40 * acks - bytes <= 40 * 10, "{bytes}");
-    let (alone, with) = (Metrics::of(&alone, None), Metrics::of(&with, None));
+    let (alone, with) = (Metrics::of(alone.link(0), None), Metrics::of(with, None));
     let near = (with.queue_mean_pkts / alone.queue_mean_pkts - 1.0).abs();
     assert!(
         near < 0.1,
@@ -92,20 +91,21 @@ fn reverse_traffic_has_its_own_queue_and_drops_acks() {
     let red = r#"{ kind = "red", min_th = "5p", max_th = "15p" }"#;
     let back = link_back("2Mbit/s", "30p", red);
     let trace = simulate(&dumbbell(&back, &(forward() + &reverse(10))));
-    let back = &trace.others[0];
+    let back = trace.link(1);
     assert!(sum(&back.samples.early_drops) > 100);
-    let (forward, reverse) = (Metrics::of(&trace, None), Metrics::of(back, None));
+    let (forward, reverse) = (Metrics::of(trace.link(0), None), Metrics::of(back, None));
     assert!(reverse.utilisation > 0.9, "{}", reverse.utilisation);
     assert!(forward.utilisation > 0.5, "{}", forward.utilisation);
     // Each queue counts the flows whose data crosses it.
-    assert_eq!((trace.flows.len(), back.flows.len()), (20, 10));
-    assert!(back.flows.iter().all(|flow| flow.traffic == 1));
+    let counts = (trace.link(0).flows().count(), back.flows().count());
+    assert_eq!(counts, (20, 10));
+    assert!(back.flows().all(|flow| flow.traffic == 1));
     // ACKs of the way there take a part of the way back.
     assert!(reverse.goodput_bps < 1.9e6, "{}", reverse.goodput_bps);
 }
 
 /// e-avq's figure 8: one group crosses both bottlenecks, two others one each.
-fn two_bottlenecks(law: &str) -> Trace {
+fn two_bottlenecks(law: &str) -> RunTrace {
     let link = |from: &str, to: &str| {
         format!(
             "[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"10Mbit/s\"\ndelay = \"5ms\"\n\
@@ -133,21 +133,12 @@ fn two_bottlenecks(law: &str) -> Trace {
 #[test]
 fn each_bottleneck_has_a_law_of_its_own() {
     let trace = two_bottlenecks("kind = \"pi\"\ntarget = \"20p\"\na = 4e-4\nb = 3.9e-4");
-    let names: Vec<&str> = trace
-        .others
-        .iter()
-        .map(|other| other.name.as_str())
-        .collect();
-    assert_eq!(
-        (trace.name.as_str(), names),
-        ("Q2", vec!["R1-R2", "R3-R4", "R4-R5"])
-    );
-    let [into, between, q4] = trace.others.as_slice() else {
-        panic!("{} others", trace.others.len())
-    };
+    let names: Vec<&str> = trace.links.iter().map(|link| link.name.as_str()).collect();
+    assert_eq!(names, ["Q2", "R1-R2", "R3-R4", "R4-R5"]);
+    let [q2, into, between, q4] = [0, 1, 2, 3].map(|link| trace.link(link));
     // Both integrate to their own set-point, with different probabilities: the second has
     // twice the flows of its own.
-    for queue in [&trace, q4] {
+    for queue in [q2, q4] {
         let m = Metrics::of(queue, None);
         assert!(
             (m.queue_mean_pkts - 20.0).abs() < 4.0,
@@ -156,7 +147,7 @@ fn each_bottleneck_has_a_law_of_its_own() {
         );
         assert!(m.utilisation > 0.97 && m.mark_rate > 0.0, "{m:?}");
     }
-    let (q2, q4) = (Metrics::of(&trace, None), Metrics::of(q4, None));
+    let (q2, q4) = (Metrics::of(q2, None), Metrics::of(q4, None));
     assert!(
         q4.mark_rate > 1.3 * q2.mark_rate,
         "{} {}",
@@ -167,11 +158,11 @@ fn each_bottleneck_has_a_law_of_its_own() {
     for link in [into, between] {
         let m = Metrics::of(link, None);
         assert!(m.utilisation < 0.5 && m.queue_mean_pkts < 2.0, "{m:?}");
-        assert_eq!(link.flows.len(), 10);
+        assert_eq!(link.flows().count(), 10);
     }
-    assert_eq!(trace.flows.len(), 30);
+    assert_eq!(trace.link(0).flows().count(), 30);
     // What both bottlenecks forward of the first group is what its receivers get.
-    let first: u64 = into.flows.iter().map(|flow| flow.delivered_bytes).sum();
+    let first: u64 = into.flows().map(|flow| flow.delivered_bytes).sum();
     // Delivered is payload: 960 of 1000 bytes.
     let crossing = 8.0 * first as f64 / 0.96 / 20.0;
     let through = Metrics::of(between, None).utilisation * 10e6;
@@ -185,7 +176,7 @@ fn each_bottleneck_has_a_law_of_its_own() {
 fn runs_repeat_exactly() {
     let law = "kind = \"avq\"";
     let (one, two) = (two_bottlenecks(law), two_bottlenecks(law));
-    for (a, b) in one.others.iter().zip(&two.others) {
+    for (a, b) in one.links.iter().zip(&two.links) {
         assert_eq!(a.samples.queue_pkts, b.samples.queue_pkts);
     }
     assert_eq!(one.flows, two.flows);
@@ -208,9 +199,9 @@ fn a_rate_step_acts_on_its_link_alone() {
         set = { "link.back.rate" = "5Mbit/s" }
     "#;
     let trace = simulate(&dumbbell(back, &(forward() + &reverse(20) + change)));
-    let capacity = |trace: &Trace| trace.samples.capacity_bits.iter().sum::<f64>() / 1e6;
-    assert!((capacity(&trace) - 200.0).abs() < 0.2);
-    assert!((capacity(&trace.others[0]) - 150.0).abs() < 0.2);
+    let capacity = |link: usize| trace.links[link].samples.capacity_bits.iter().sum::<f64>() / 1e6;
+    assert!((capacity(0) - 200.0).abs() < 0.2);
+    assert!((capacity(1) - 150.0).abs() < 0.2);
 }
 
 /// Far below the link's rate, all that is requested arrives.
@@ -233,9 +224,10 @@ fn web_sessions_get_what_they_request() {
         .map(|n| (1.0 + f64::from(n) / 6.0).powi(-3))
         .sum();
     let want = 8.0 * 1000.0 * packets * 100.0;
-    let goodput = Metrics::of(&trace, None).goodput_bps;
+    let goodput = Metrics::of(trace.link(0), None).goodput_bps;
     assert!((goodput / want - 1.0).abs() < 0.1, "{goodput} {want}");
-    let drops = sum(&trace.samples.overflow_drops) + sum(&trace.samples.early_drops);
+    let drops =
+        sum(&trace.links[0].samples.overflow_drops) + sum(&trace.links[0].samples.early_drops);
     assert!(drops < 100, "{drops}");
 }
 
@@ -248,7 +240,7 @@ fn sessions_of_pages_wait_for_their_pages() {
              shape = 3.0\nscale = \"6kB\"\ntcp = \"sack\"\nrtt = \"60ms\"\n"
         )
     };
-    let goodput = |sessions| Metrics::of(&simulate(&dumbbell("", &pages(sessions))), None);
+    let goodput = |sessions| Metrics::of(simulate(&dumbbell("", &pages(sessions))).link(0), None);
     let (few, many) = (goodput(10), goodput(3000));
     // Alone, a page takes its gap and a few round trips.
     let packets: f64 = (0..10_000)
@@ -281,8 +273,9 @@ fn a_change_ends_sessions_and_brings_them_back() {
         set = { "traffic.pages.flows" = 50 }
     "#;
     let trace = simulate(&dumbbell("", web));
-    let arrivals =
-        |from_s: usize, to_s: usize| sum(&trace.samples.arrivals[100 * from_s..100 * to_s]);
+    let arrivals = |from_s: usize, to_s: usize| {
+        sum(&trace.links[0].samples.arrivals[100 * from_s..100 * to_s])
+    };
     assert!(arrivals(4, 8) > 1000 && arrivals(10, 14) < 20 && arrivals(15, 19) > 1000);
 }
 
@@ -304,7 +297,7 @@ fn bursts_load_the_link_as_declared() {
     let trace = simulate(&dumbbell("", onoff));
     // 400 bursts a second, of 100 ms and so of E[ceil(on/10 ms)] = 1/(1 − e^−0.1) packets.
     let want = 400.0 * 8.0 * 125.0 / (1.0 - (-0.1f64).exp());
-    let goodput = Metrics::of(&trace, None).goodput_bps;
+    let goodput = Metrics::of(trace.link(0), None).goodput_bps;
     assert!((goodput / want - 1.0).abs() < 0.1, "{goodput} {want}");
 }
 
@@ -339,10 +332,14 @@ fn a_trace_of_times_drives_a_link() {
     };
     let trace = with_packet("500");
     // Row i ends at i + 1 ms; what leaves at 1010 ms is in row 1009.
-    let sent = |from: usize, to: usize| trace.samples.departed_bytes[from..to].iter().sum::<u64>();
+    let sent = |from: usize, to: usize| {
+        trace.links[0].samples.departed_bytes[from..to]
+            .iter()
+            .sum::<u64>()
+    };
     assert_eq!((sent(1001, 1009), sent(1009, 1010)), (0, 3000));
     assert_eq!((sent(1010, 1049), sent(1049, 1050)), (0, 1500));
-    let m = Metrics::of(&trace, None);
+    let m = Metrics::of(trace.link(0), None);
     assert!((m.utilisation - 1.0).abs() < 0.01, "{}", m.utilisation);
     assert!(
         (m.goodput_bps / 720e3 - 1.0).abs() < 0.01,
@@ -350,7 +347,7 @@ fn a_trace_of_times_drives_a_link() {
         m.goodput_bps
     );
     // A packet that does not fit in one time goes on in the next; nothing is lost by that.
-    let m = Metrics::of(&with_packet("700"), None);
+    let m = Metrics::of(with_packet("700").link(0), None);
     assert!(
         (m.goodput_bps / 720e3 - 1.0).abs() < 0.01,
         "{}",
@@ -379,7 +376,7 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
     // at the bottleneck.
     let trace = simulate(&dumbbell("", FEW_TRANSFERS));
     assert!(trace.transfers.len() >= 3, "{:?}", trace.transfers);
-    let packets = sum(&trace.samples.arrivals);
+    let packets = sum(&trace.links[0].samples.arrivals);
     let sent: u64 = trace
         .transfers
         .iter()
@@ -394,7 +391,7 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
         assert!((took_s - expected_s).abs() < 0.001, "{one:?}");
     }
     assert!(alone.count() >= 2);
-    let metrics = Metrics::of(&trace, None);
+    let metrics = Metrics::of(trace.link(0), None);
     assert!(metrics.flow_completion_p50_s <= metrics.flow_completion_p95_s);
 }
 

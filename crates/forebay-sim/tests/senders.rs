@@ -11,7 +11,7 @@ const DROPTAIL: &str = "\n[[law]]\nkind = \"droptail\"\n";
 /// As [`common::one_bottleneck`], run.
 fn simulate(measure_s: [u32; 2], rate: &str, buffer: &str, more: &str) -> Metrics {
     let text = common::one_bottleneck(measure_s, rate, buffer, more);
-    Metrics::of(&common::simulate(&text, &Options::default()), None)
+    Metrics::of(common::simulate(&text, &Options::default()).link(0), None)
 }
 
 /// A connection with an initial window of 60 packets, in front of a buffer for 20.

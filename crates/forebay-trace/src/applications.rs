@@ -1,45 +1,46 @@
-//! What applications saw: calls and viewers.
+//! The quality of applications: calls and viewers of adaptive video.
 
 use forebay_units::Span;
 
-/// One call in one direction, over the window.
+/// One call in one direction over the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
     /// Index into the scenario's traffic.
     pub traffic: u32,
-    /// Packets that were received.
+    /// Packets received.
     pub received: u64,
-    /// Packets that are missing before the last one received.
+    /// Packets missing before the last one received.
     pub lost: u64,
-    /// Sum of the times from source to sink of what was received.
+    /// Sum of the one-way delays of the packets received.
     pub delays: Span,
-    /// Sum of the changes of that time from packet to packet, without sign.
+    /// Sum of the absolute changes of the one-way delay from packet to packet.
     pub changes: Span,
 }
 
-/// One viewer of adaptive video, over the window.
+/// One viewer of adaptive video over the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Viewer {
     /// Index into the scenario's traffic.
     pub traffic: u32,
-    /// Segments that came.
+    /// Segments received.
     pub segments: u32,
-    /// Sum of their bit rates.
+    /// Sum of the bit rates of these segments in bit/s.
     pub rates_bps: f64,
-    /// How often playing stopped for want of a segment.
+    /// Number of times that playback stalled because no segment was in the buffer.
     pub stalls: u32,
-    /// Time for which it stood still, from the first segment on.
+    /// Time for which playback was stalled, counted from the first segment.
     pub stalled: Span,
 }
 
-/// Mean time from source to sink of the packets of calls; NaN without any.
+/// Returns the mean one-way delay of the packets of calls in s; NaN without packets.
 pub(crate) fn voice_delay_s(calls: &[Call]) -> f64 {
     let received: u64 = calls.iter().map(|call| call.received).sum();
     let delays: f64 = calls.iter().map(|call| call.delays.as_secs_f64()).sum();
     delays / received as f64
 }
 
-/// Mean change of that time from one packet of a call to the next (RFC 3393); NaN without any.
+/// Returns the mean absolute change of the one-way delay from one packet of a call to the next in s
+/// (RFC 3393); NaN without packets.
 pub(crate) fn voice_jitter_s(calls: &[Call]) -> f64 {
     let pairs: u64 = calls
         .iter()
@@ -49,14 +50,14 @@ pub(crate) fn voice_jitter_s(calls: &[Call]) -> f64 {
     changes / pairs as f64
 }
 
-/// Share of the packets of calls that were lost; NaN without any.
+/// Returns the fraction of the packets of calls that were lost; NaN without packets.
 pub(crate) fn voice_loss(calls: &[Call]) -> f64 {
     let lost: u64 = calls.iter().map(|call| call.lost).sum();
     let received: u64 = calls.iter().map(|call| call.received).sum();
     lost as f64 / (lost + received) as f64
 }
 
-/// Mean bit rate of the segments of video; NaN without any.
+/// Returns the mean bit rate of the segments of video in bit/s; NaN without segments.
 pub(crate) fn video_rate_bps(viewers: &[Viewer]) -> f64 {
     let segments: f64 = viewers
         .iter()
@@ -65,9 +66,12 @@ pub(crate) fn video_rate_bps(viewers: &[Viewer]) -> f64 {
     viewers.iter().map(|viewer| viewer.rates_bps).sum::<f64>() / segments
 }
 
-/// Mean share of the window for which playing stood still; NaN without viewers.
+/// Returns the mean fraction of the window for which playback was stalled; NaN without viewers.
 pub(crate) fn video_stalled(viewers: &[Viewer], window_s: f64) -> f64 {
-    let stalled: f64 = viewers.iter().map(|it| it.stalled.as_secs_f64()).sum();
+    let stalled: f64 = viewers
+        .iter()
+        .map(|viewer| viewer.stalled.as_secs_f64())
+        .sum();
     stalled / window_s / viewers.len() as f64
 }
 

@@ -1,46 +1,54 @@
-//! A bottleneck and its record: a discipline, the transmitter that it feeds, and what is observed of
-//! both. It is the same in virtual time and in real time; what becomes of packets is the caller's.
+//! A bottleneck: a discipline, the transmitter that it feeds, and the recorder that observes both.
+//! The same code runs in virtual time and in real time; the caller decides what happens to packets
+//! that leave the link.
 
-use forebay_aqm::{Capacity, DropReason, Packet, Queue, Sent, Sink, Transmitter};
+use forebay_aqm::{Capacity, DropReason, Packet, Queue, Sink, Transmission, Transmitter};
 use forebay_units::{Rate, Time};
 
 use crate::recorder::{Recorder, Settings};
 
-/// A queue before a link, recorded; `S` takes what the discipline drops and marks, too.
+/// A queue and its link, recorded. The sink `S` also receives the packets that the discipline drops
+/// or marks.
 pub struct Bottleneck<P, S> {
+    /// The queue.
     pub discipline: Queue<P>,
+    /// The link.
     pub transmitter: Transmitter,
+    /// The recorder and the sink.
     pub record: Record<S>,
     capacity: Capacity,
-    /// Bits that a trace could carry up to the last account.
+    /// Bits that a recorded link could have carried when the capacity was last accounted.
     carried_bits: u64,
 }
 
-/// Records what a discipline drops and marks, and hands it on.
+/// A sink that records dropped and marked packets and passes them on to another sink.
 pub struct Record<S> {
+    /// The recorder.
     pub recorder: Recorder,
+    /// The sink to which packets are passed on.
     pub sink: S,
 }
 
 impl<P: Packet, S: Sink<P>> Sink<P> for Record<S> {
     fn dropped(&mut self, now: Time, packet: P, why: DropReason, class: u8) {
         self.recorder.dropped(now, why, class);
-        if let Some(of) = self.recorder.traffic(now, packet.traffic()) {
-            of.dropped_packets += 1;
+        if let Some(traffic) = self.recorder.traffic(now, packet.traffic()) {
+            traffic.dropped_packets += 1;
         }
         self.sink.dropped(now, packet, why, class);
     }
 
     fn marked(&mut self, now: Time, packet: &P, class: u8) {
         self.recorder.marked(now, class);
-        if let Some(of) = self.recorder.traffic(now, packet.traffic()) {
-            of.marked_packets += 1;
+        if let Some(traffic) = self.recorder.traffic(now, packet.traffic()) {
+            traffic.marked_packets += 1;
         }
         self.sink.marked(now, packet, class);
     }
 }
 
 impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
+    /// Returns an idle bottleneck of this capacity.
     pub fn new(
         discipline: Queue<P>,
         settings: Settings,
@@ -59,17 +67,19 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         }
     }
 
+    /// Returns the capacity of the link.
     pub fn capacity(&self) -> &Capacity {
         &self.capacity
     }
 
-    /// When the link must be asked next.
+    /// Returns the time at which [`send_next`](Self::send_next) must be called next.
     #[inline]
     pub fn due(&self) -> Time {
         self.transmitter.due()
     }
 
-    /// A packet arrives: whether to [send](Self::send_next) at once, since the link is free.
+    /// Queues an arriving packet. Returns true if the link is free, so that the caller must call
+    /// [`send_next`](Self::send_next) at once.
     #[inline(always)]
     pub fn arrive(&mut self, now: Time, packet: P) -> bool {
         self.record.recorder.arrived();
@@ -77,23 +87,25 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         self.transmitter.arrived(now)
     }
 
-    /// Takes the next packet from the queue onto the link, at [`due`](Self::due) or at an arrival.
+    /// Takes the next packet from the queue onto the link. Call it at [`due`](Self::due), or at an
+    /// arrival.
     #[inline(always)]
-    pub fn send_next(&mut self, now: Time) -> Option<Sent<P>> {
+    pub fn send_next(&mut self, now: Time) -> Option<Transmission<P>> {
         let sent = (self.transmitter).ask(now, &mut self.discipline, &mut self.record)?;
         let departure = &sent.departure;
         let bytes = departure.packet.bytes();
         let recorder = &mut self.record.recorder;
         recorder.departed(now, bytes, departure.sojourn, departure.class);
-        if let Some(of) = recorder.traffic(now, departure.packet.traffic()) {
-            of.left(departure.sojourn);
+        if let Some(traffic) = recorder.traffic(now, departure.packet.traffic()) {
+            traffic.left(departure.sojourn);
         }
         Some(sent)
     }
 
-    /// Changes the rate from `now` on; what is left of the packet being sent goes at the new one.
+    /// Changes the rate from `now` on; the rest of the packet being sent leaves at the new rate.
     ///
-    /// Returns when the last bit of that packet is out, as [`Transmitter::set_rate`] does.
+    /// Returns the time at which the last bit of that packet leaves, like
+    /// [`Transmitter::set_rate`].
     pub fn set_rate(&mut self, now: Time, rate: Rate) -> Option<Time> {
         self.account(now);
         self.carried_bits = 0;
@@ -104,7 +116,7 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         out
     }
 
-    /// Another discipline takes over, with the packets of the one before.
+    /// Replaces the discipline; the packets of the former one are queued in the new one.
     pub fn set_discipline(&mut self, now: Time, next: Queue<P>) {
         let mut former = std::mem::replace(&mut self.discipline, next);
         let Bottleneck {
@@ -114,7 +126,7 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         former.drain(&mut |packet| discipline.enqueue(now, packet, record));
     }
 
-    /// Ends a row of samples; `more` adds values to those that the discipline reports.
+    /// Ends a row of samples. `more` reports values in addition to those of the discipline.
     pub fn sample(&mut self, now: Time, more: impl FnOnce(&mut dyn FnMut(&'static str, f64))) {
         self.account(now);
         let discipline = &self.discipline;
@@ -129,7 +141,7 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         );
     }
 
-    /// Tells the recorder what a recorded link could carry since the last call.
+    /// Adds to the record the bits that a recorded link could have carried since the last call.
     fn account(&mut self, now: Time) {
         let bits = self.capacity.recorded_bits(now);
         self.record

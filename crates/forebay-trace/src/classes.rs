@@ -1,20 +1,23 @@
-//! What each class of a queue discipline met, within the window: a dual queue has two, CAKE one for
-//! each tin. A discipline that tells no classes apart has none here.
+//! The packets of each class of a queue discipline within the window: a dual queue has two classes,
+//! and CAKE has one for each tin. Most disciplines have none.
 
 use hdrhistogram::Histogram;
 
 use crate::measures::{class_metric, Measure, MS, PERCENT};
 use crate::named_numbers::named_numbers;
 use crate::recorder::delays;
-use crate::Trace;
+use crate::LinkTrace;
 
-/// What one class met.
+/// The packets of one class within the window.
 #[derive(Clone, Debug)]
 pub struct ClassTrace {
+    /// The name of the class.
     pub name: &'static str,
-    /// Queuing delay in ns of every packet that left in this class.
+    /// The queuing delay in ns of every packet of this class that left the queue.
     pub delay_ns: Histogram<u64>,
+    /// Packets that were dropped, for any reason.
     pub dropped_packets: u64,
+    /// Packets that were marked (CE).
     pub marked_packets: u64,
 }
 
@@ -28,40 +31,44 @@ impl ClassTrace {
         }
     }
 
-    /// Bins of the queuing delay, as [`Trace::delay_bins`] has them.
+    /// Returns the non-empty bins of the queuing delay like [`LinkTrace::delay_bins`].
     pub fn delay_bins(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         crate::bins(&self.delay_ns)
     }
 }
 
 named_numbers! {
-    /// Metrics of one class. Those of the delay are NaN where no packet left in it.
+    /// The metrics of one class. Those of the delay are NaN if no packet of the class left.
     pub struct ClassMetrics[7] {
-        /// Of the packets that left the queue.
+        /// Fraction of the packets that left the queue.
         packet_share,
-        /// Drops of every cause, of the packets of this class that left or were dropped.
+        /// Drops, for any reason, per packet of this class that left or was dropped.
         drop_rate,
-        /// Marks, of the same.
+        /// Marks per packet of this class that left or was dropped.
         mark_rate,
+        /// Mean queuing delay in s.
         delay_mean_s,
+        /// Median queuing delay in s.
         delay_p50_s,
+        /// 95th percentile of the queuing delay in s.
         delay_p95_s,
+        /// 99th percentile of the queuing delay in s.
         delay_p99_s,
     }
 }
 
 impl ClassMetrics {
-    /// Takes the metrics of `class`, a class of `trace`.
-    pub fn of(class: &ClassTrace, trace: &Trace) -> ClassMetrics {
+    /// Computes the metrics of `class`, a class of the queue of `link`.
+    pub fn of(class: &ClassTrace, link: &LinkTrace) -> ClassMetrics {
         let left = class.delay_ns.len();
         let ended = (left + class.dropped_packets) as f64;
-        let delay_s = |taken: f64| match left {
+        let delay_s = |delay_ns: f64| match left {
             0 => f64::NAN,
-            _ => taken / 1e9,
+            _ => delay_ns / 1e9,
         };
-        let quantile = |it| delay_s(class.delay_ns.value_at_quantile(it) as f64);
+        let quantile = |q| delay_s(class.delay_ns.value_at_quantile(q) as f64);
         ClassMetrics {
-            packet_share: left as f64 / trace.delay_ns.len() as f64,
+            packet_share: left as f64 / link.delay_ns.len() as f64,
             drop_rate: class.dropped_packets as f64 / ended,
             mark_rate: class.marked_packets as f64 / ended,
             delay_mean_s: delay_s(class.delay_ns.mean()),
@@ -72,7 +79,7 @@ impl ClassMetrics {
     }
 }
 
-/// The metrics of every class, in the order in which tables show them.
+/// The metrics of a class, in the order in which tables show them.
 pub const CLASS_METRICS: &[Measure] = &[
     class_metric(
         "packet_share",
@@ -158,7 +165,7 @@ mod tests {
         recorder.dropped(at(5), DropReason::Forced, 0);
         recorder.marked(at(60), 0);
         recorder.marked(at(101), 0);
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let [low, classic] = trace.classes.as_slice() else {
             panic!("{:?}", trace.classes)
         };
@@ -181,7 +188,7 @@ mod tests {
         let mut recorder = recorder();
         recorder.tell_apart(&["l4s", "classic"]);
         recorder.departed(at(20), 1000, Span::from_millis(1), 1);
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let m = ClassMetrics::of(&trace.classes[0], &trace);
         assert_eq!(m.packet_share, 0.0);
         assert!([m.delay_mean_s, m.delay_p50_s, m.drop_rate]
@@ -202,7 +209,7 @@ mod tests {
             recorder.tell_apart(names);
             recorder.departed(at(20), 1000, Span::from_millis(1), 0);
         }
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let seen = trace.classes.iter().map(|it| (it.name, it.delay_ns.len()));
         let want = [("l4s", 2), ("classic", 0), ("sparse", 1), ("bulk", 0)];
         assert_eq!(seen.collect::<Vec<_>>(), want);
@@ -213,7 +220,7 @@ mod tests {
     fn the_registry_names_every_metric_in_order() {
         let mut recorder = recorder();
         recorder.tell_apart(&["a", "b"]);
-        let trace = recorder.finish(vec![]);
+        let trace = recorder.finish("link");
         let taken = ClassMetrics::of(&trace.classes[0], &trace);
         let named = CLASS_METRICS.iter().map(|metric| metric.name);
         assert!(named.eq(taken.fields().map(|(name, _)| name)));

@@ -1,15 +1,15 @@
-//! A run in few numbers, which show whether a simulator has changed.
+//! Digests of a run, which show whether an engine has changed.
 //!
 //! Counts, orders and integer times are exact, so one hash stands for all of them
-//! ([`Trace::digest`]). Floats are not: an algebraic simplification moves their last bits. They
-//! are summarised instead ([`Trace::float_summaries`]), for a comparison with a tolerance.
+//! ([`LinkView::digest`]). Floats are not: an algebraic simplification moves their last bits. They
+//! are summarised instead ([`LinkView::float_summaries`]), for a comparison with a tolerance.
 
 use forebay_units::Fnv1a;
 use hdrhistogram::Histogram;
 
 use crate::{
-    Call, ClassTrace, FlowTotals, Goodput, GoodputOf, Samples, Settings, Trace, TrafficTrace,
-    Transfer, Viewer,
+    Call, ClassTrace, FlowTotals, GoodputOf, LinkTrace, LinkView, QueuedTraffic, Samples, Settings,
+    TrafficTrace, Transfer, Viewer,
 };
 
 /// A column of floats in three numbers.
@@ -46,15 +46,15 @@ impl FloatSummary {
     }
 }
 
-impl Trace {
-    /// Returns a hash of every count, order and integer time of this queue's trace.
+impl LinkView<'_> {
+    /// Returns a hash of every count, order and integer time at this queue, and of the traffic that
+    /// crosses it.
     ///
-    /// Equal digests mean equal counts and times. Floats, the name of the link and
-    /// [`Trace::others`] are left out; each of the others has its own digest. It is no protection
-    /// against attacks.
-    pub fn digest(&self) -> u64 {
+    /// Equal digests mean equal counts and times. Floats and the name of the link are left out. The
+    /// hash is no protection against attacks.
+    pub fn digest(self) -> u64 {
         // Taken apart by name, so that a new column is either hashed or left out on purpose.
-        let Trace {
+        let LinkTrace {
             name: _,
             settings:
                 Settings {
@@ -65,14 +65,8 @@ impl Trace {
             delay_ns,
             classes,
             traffic,
-            flows,
-            transfers,
-            goodput,
-            calls,
-            viewers,
             forwarded_packets,
-            others: _,
-        } = self;
+        } = &*self;
         let Samples {
             queue_pkts,
             queue_bytes,
@@ -106,7 +100,7 @@ impl Trace {
             hash.take([column.len() as u64]);
         }
         hash.histogram(delay_ns);
-        hash.take(flows.iter().flat_map(
+        hash.take(self.flows().flat_map(
             |&FlowTotals {
                  traffic,
                  delivered_bytes,
@@ -117,17 +111,18 @@ impl Trace {
             hash.class(class);
         }
         for traffic in traffic {
-            hash.traffic(traffic);
+            hash.traffic(traffic, self.traffic_of_run(traffic.traffic));
         }
-        hash.take(transfers.iter().flat_map(
+        hash.take(self.transfers().flat_map(
             |&Transfer {
                  traffic,
                  packets,
                  took,
              }| [u64::from(traffic), u64::from(packets), took.as_nanos()],
         ));
-        hash.goodput(goodput);
-        hash.take(calls.iter().flat_map(
+        hash.take([self.goodput_interval().as_nanos()]);
+        self.goodput().for_each(|of| hash.goodput(of));
+        hash.take(self.calls().flat_map(
             |&Call {
                  traffic,
                  received,
@@ -139,7 +134,7 @@ impl Trace {
                 [u64::from(traffic), received, lost, times[0], times[1]]
             },
         ));
-        hash.take(viewers.iter().flat_map(
+        hash.take(self.viewers().flat_map(
             |&Viewer {
                  traffic,
                  segments,
@@ -154,8 +149,8 @@ impl Trace {
         hash.0.finish()
     }
 
-    /// Returns every column of floats that [`Trace::digest`] leaves out, each in three numbers.
-    pub fn float_summaries(&self) -> Vec<FloatSummary> {
+    /// Returns every column of floats that [`LinkView::digest`] leaves out, each in three numbers.
+    pub fn float_summaries(self) -> Vec<FloatSummary> {
         let Samples {
             capacity_bits,
             probes,
@@ -169,14 +164,15 @@ impl Trace {
             all.push(FloatSummary::new(name.as_ref(), column.iter().copied()));
         }
         if !self.traffic.is_empty() {
-            let rtts = self.traffic.iter().map(|traffic| traffic.rtt_s);
+            let traffic = self.traffic.iter();
+            let rtts = traffic.map(|of| self.traffic_of_run(of.traffic).rtt_s);
             all.push(FloatSummary::new("rtt_s", rtts));
         }
-        if !self.viewers.is_empty() {
-            let rates = self.viewers.iter().map(|viewer| viewer.rates_bps);
+        if self.viewers().next().is_some() {
+            let rates = self.viewers().map(|viewer| viewer.rates_bps);
             all.push(FloatSummary::new("rates_bps", rates));
         }
-        for of in &self.goodput.of {
+        for of in self.goodput() {
             let values = of.columns.iter().flatten().map(|&rate| f64::from(rate));
             let name = format!("goodput of traffic {}", of.traffic);
             all.push(FloatSummary::new(name, values));
@@ -221,18 +217,21 @@ impl Columns {
         self.take([*dropped_packets, *marked_packets]);
     }
 
-    fn traffic(&mut self, traffic: &TrafficTrace) {
-        let TrafficTrace {
+    fn traffic(&mut self, traffic: &QueuedTraffic, in_run: &TrafficTrace) {
+        let QueuedTraffic {
             traffic,
             left_packets,
             waited_ns,
             delay_ns,
             dropped_packets,
             marked_packets,
+        } = traffic;
+        let TrafficTrace {
+            links: _,
             sent_packets,
             resent_packets,
             rtt_s: _,
-        } = traffic;
+        } = in_run;
         self.histogram(delay_ns);
         self.take([
             u64::from(*traffic),
@@ -245,32 +244,28 @@ impl Columns {
         ]);
     }
 
-    /// Takes in the shape of the goodput over time; its values are floats.
-    fn goodput(&mut self, goodput: &Goodput) {
-        let Goodput { interval, of } = goodput;
-        self.take([interval.as_nanos()]);
-        for GoodputOf {
+    /// Takes in the shape of a traffic's goodput over time; its values are floats.
+    fn goodput(&mut self, of: &GoodputOf) {
+        let GoodputOf {
             traffic,
             flows,
             quantiles,
             columns,
-        } in of
-        {
-            self.take([*traffic, *flows].map(u64::from));
-            self.take([quantiles.len() as u64]);
-            self.take(columns.iter().map(|column| column.len() as u64));
-        }
+        } = of;
+        self.take([*traffic, *flows].map(u64::from));
+        self.take([quantiles.len() as u64]);
+        self.take(columns.iter().map(|column| column.len() as u64));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Recorder;
+    use crate::{Recorder, RunTrace};
     use forebay_aqm::DropReason;
     use forebay_units::{Rate, Span, Time};
 
-    fn trace(change: impl FnOnce(&mut Trace)) -> u64 {
+    fn digest(change: impl FnOnce(&mut RunTrace)) -> u64 {
         let end = Time::ZERO + Span::from_millis(20);
         let settings = Settings {
             interval: Span::from_millis(10),
@@ -284,9 +279,11 @@ mod tests {
             recorder.departed(now, 1000, Span::from_millis(i), 0);
             recorder.sample(now, 3, 3000, |out| out("p", f64::NAN));
         }
-        let mut trace = recorder.finish(vec![FlowTotals::default()]);
-        change(&mut trace);
-        trace.digest()
+        let traffic = vec![TrafficTrace::over(vec![0]); 2];
+        let mut run = RunTrace::new(vec![recorder.finish("link")], traffic);
+        run.flows.push(FlowTotals::default());
+        change(&mut run);
+        run.link(0).digest()
     }
 
     fn class() -> ClassTrace {
@@ -304,43 +301,43 @@ mod tests {
     #[test]
     fn any_change_of_a_value_changes_the_digest() {
         let all = [
-            trace(|_| {}),
-            trace(|t| t.samples.queue_pkts[1] = 4),
-            trace(|t| t.samples.queue_bytes[0] = 1),
-            trace(|t| t.samples.arrivals[0] += 1),
-            trace(|t| t.samples.early_drops[0] += 1),
-            trace(|t| t.samples.forced_drops[0] += 1),
-            trace(|t| t.samples.overflow_drops[0] += 1),
-            trace(|t| t.samples.marks[0] += 1),
-            trace(|t| t.samples.departed_bytes[0] += 1),
-            trace(|t| t.samples.probes[0].0 = "q".into()),
-            trace(|t| t.samples.probes[0].1.truncate(1)),
-            trace(|t| t.delay_ns.record(5).unwrap()),
-            trace(|t| t.flows[0].delivered_bytes = 1),
-            trace(|t| t.flows[0].traffic = 1),
-            trace(|t| t.flows.clear()),
-            trace(|t| t.forwarded_packets += 1),
-            trace(|t| t.settings.interval = Span::from_millis(11)),
-            trace(|t| t.settings.window.0 = Time::ZERO + Span::from_millis(1)),
-            trace(|t| t.classes.push(class())),
-            trace(|t| {
-                t.classes.push(class());
-                t.classes[0].marked_packets = 1;
+            digest(|_| {}),
+            digest(|t| t.links[0].samples.queue_pkts[1] = 4),
+            digest(|t| t.links[0].samples.queue_bytes[0] = 1),
+            digest(|t| t.links[0].samples.arrivals[0] += 1),
+            digest(|t| t.links[0].samples.early_drops[0] += 1),
+            digest(|t| t.links[0].samples.forced_drops[0] += 1),
+            digest(|t| t.links[0].samples.overflow_drops[0] += 1),
+            digest(|t| t.links[0].samples.marks[0] += 1),
+            digest(|t| t.links[0].samples.departed_bytes[0] += 1),
+            digest(|t| t.links[0].samples.probes[0].0 = "q".into()),
+            digest(|t| t.links[0].samples.probes[0].1.truncate(1)),
+            digest(|t| t.links[0].delay_ns.record(5).unwrap()),
+            digest(|t| t.flows[0].delivered_bytes = 1),
+            digest(|t| t.flows[0].traffic = 1),
+            digest(|t| t.flows.clear()),
+            digest(|t| t.links[0].forwarded_packets += 1),
+            digest(|t| t.links[0].settings.interval = Span::from_millis(11)),
+            digest(|t| t.links[0].settings.window.0 = Time::ZERO + Span::from_millis(1)),
+            digest(|t| t.links[0].classes.push(class())),
+            digest(|t| {
+                t.links[0].classes.push(class());
+                t.links[0].classes[0].marked_packets = 1;
             }),
-            trace(|t| t.traffic.push(TrafficTrace::default())),
-            trace(|t| {
-                t.traffic.push(TrafficTrace::default());
+            digest(|t| t.links[0].traffic.push(QueuedTraffic::default())),
+            digest(|t| {
+                t.links[0].traffic.push(QueuedTraffic::default());
                 t.traffic[0].resent_packets = 1;
             }),
-            trace(|t| t.transfers.push(transfer(1))),
-            trace(|t| t.transfers.push(transfer(2))),
-            trace(|t| t.calls.push(Call::default())),
-            trace(|t| t.viewers.push(Viewer::default())),
-            trace(|t| {
+            digest(|t| t.transfers.push(transfer(1))),
+            digest(|t| t.transfers.push(transfer(2))),
+            digest(|t| t.calls.push(Call::default())),
+            digest(|t| t.viewers.push(Viewer::default())),
+            digest(|t| {
                 t.viewers.push(Viewer::default());
                 t.viewers[0].stalls = 1;
             }),
-            trace(|t| t.goodput.interval = Span::from_millis(1)),
+            digest(|t| t.goodput.interval = Span::from_millis(1)),
         ];
         for (i, digest) in all.iter().enumerate() {
             assert!(!all[..i].contains(digest), "change {i} went unseen");
@@ -349,10 +346,13 @@ mod tests {
 
     #[test]
     fn floats_and_the_name_of_the_link_do_not_count() {
-        let same = trace(|_| {});
-        assert_eq!(same, trace(|t| t.samples.capacity_bits[0] += 1e-10));
-        assert_eq!(same, trace(|t| t.samples.probes[0].1[1] = 0.5));
-        assert_eq!(same, trace(|t| t.name = "other".into()));
+        let same = digest(|_| {});
+        assert_eq!(
+            same,
+            digest(|t| t.links[0].samples.capacity_bits[0] += 1e-10)
+        );
+        assert_eq!(same, digest(|t| t.links[0].samples.probes[0].1[1] = 0.5));
+        assert_eq!(same, digest(|t| t.links[0].name = "other".into()));
     }
 
     #[test]

@@ -1,47 +1,52 @@
-//! What flows got over time, in bounded memory: a column for each flow of a traffic of few, and
-//! quantiles over the flows of a traffic of many.
+//! The goodput of flows over time, in bounded memory: a column for each flow of a traffic with few
+//! flows, and quantiles over the flows of a traffic with many.
 
 use forebay_units::cast::nearest_f32;
 use forebay_units::Span;
 
 use crate::metrics::nearest_rank;
 
-/// Goodput over time of the flows that cross a queue.
+/// The goodput of the flows of a run over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Goodput {
     /// Row i describes (i·interval, (i+1)·interval].
     pub interval: Span,
+    /// The goodput of the flows of each traffic.
     pub of: Vec<GoodputOf>,
 }
 
-/// That of the flows of one traffic, in bit/s.
+/// The goodput of the flows of one traffic over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoodputOf {
     /// Index into the scenario's traffic.
     pub traffic: u32,
+    /// The number of its flows.
     pub flows: u32,
-    /// What the columns are over the flows, from 0 to 1; empty where there is one for each flow.
+    /// The quantiles over the flows that the columns are, from 0 to 1; empty if there is a column
+    /// for each flow.
     pub quantiles: &'static [f64],
+    /// The columns, in bit/s.
     pub columns: Vec<Vec<f32>>,
 }
 
-/// A traffic of more flows has quantiles.
+/// A traffic with more flows than this has quantiles in place of columns for each flow.
 const MOST_FLOWS: u32 = 20;
 const QUANTILES: &[f64] = &[0.05, 0.25, 0.5, 0.75, 0.95];
-/// Most rows of a run.
+/// The largest number of rows of a run.
 const MOST_ROWS: u64 = 100;
 
-/// Turns totals of flows into rates.
+/// Turns the totals of flows into rates.
 pub struct GoodputRecorder {
     goodput: Goodput,
-    /// By flow: its total at the last row.
+    /// The total of each flow at the last row.
     last_bytes: Vec<u64>,
-    /// Of one traffic, by flow, at this row.
+    /// The rates of the flows of one traffic at this row; kept to save allocations.
     rates: Vec<f32>,
 }
 
 impl GoodputRecorder {
-    /// A row for every `interval`; `flows` has the number of flows of each traffic.
+    /// Returns a recorder of a row for every `interval`; `flows` are the numbers of flows of each
+    /// traffic.
     pub fn new(interval: Span, flows: impl Iterator<Item = u32>) -> GoodputRecorder {
         let of: Vec<GoodputOf> = (0..)
             .zip(flows)
@@ -67,12 +72,12 @@ impl GoodputRecorder {
         }
     }
 
-    /// Samples of a row, in a run of `samples`.
+    /// Returns the number of samples for each row in a run of `samples` samples.
     pub fn every(samples: u64) -> u64 {
         samples.div_ceil(MOST_ROWS).max(1)
     }
 
-    /// Ends a row; `bytes` has the total of every flow since the start.
+    /// Ends a row; `bytes` are the totals of every flow since the start.
     pub fn row(&mut self, bytes: &[u64]) {
         let per_second = 8.0 / self.goodput.interval.as_secs_f64();
         let mut bytes = bytes.iter().zip(&mut self.last_bytes);
@@ -96,14 +101,9 @@ impl GoodputRecorder {
         }
     }
 
-    /// The rows, of the traffic that `crosses` says of.
-    pub fn crossing(&self, crosses: impl Fn(usize) -> bool) -> Goodput {
-        let Goodput { interval, of } = &self.goodput;
-        let of = of.iter().filter(|of| crosses(of.traffic as usize));
-        Goodput {
-            interval: *interval,
-            of: of.cloned().collect(),
-        }
+    /// Returns the rows.
+    pub fn finish(self) -> Goodput {
+        self.goodput
     }
 }
 
@@ -116,12 +116,10 @@ mod tests {
         let mut recorder = GoodputRecorder::new(Span::from_millis(500), [2, 1].into_iter());
         recorder.row(&[1000, 0, 500]);
         recorder.row(&[1000, 250, 600]);
-        let all = recorder.crossing(|_| true);
+        let all = recorder.finish();
         assert_eq!(all.of[0].columns, [[16_000.0, 0.0], [0.0, 4000.0]]);
         assert_eq!(all.of[1].columns, [[8000.0, 1600.0]]);
         assert!(all.of[0].quantiles.is_empty());
-        let second = recorder.crossing(|traffic| traffic == 1);
-        assert_eq!(second.of, [all.of[1].clone()]);
     }
 
     #[test]
@@ -129,7 +127,7 @@ mod tests {
         let mut recorder = GoodputRecorder::new(Span::from_secs(1), [1, 100].into_iter());
         let totals: Vec<u64> = std::iter::once(7).chain((1..=100).rev()).collect();
         recorder.row(&totals);
-        let many = &recorder.crossing(|_| true).of[1];
+        let many = &recorder.finish().of[1];
         let row: Vec<f32> = many.columns.iter().map(|column| column[0]).collect();
         assert_eq!(row, [5.0, 25.0, 50.0, 75.0, 95.0].map(|it| 8.0 * it));
     }

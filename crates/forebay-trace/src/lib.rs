@@ -1,7 +1,47 @@
-//! Observations at a bottleneck: columns of samples and events, and the metrics taken from them.
-//! Simulated and real runs join here: both use the same code for a metric.
+//! What a run has observed, and the metrics that are taken from it.
+//!
+//! Every engine ends here: the packet engine, the fluid model, a guest with the real kernel and a
+//! link in real time each give a [`RunTrace`], and everything after it (metrics, tables, figures)
+//! is the same code for all of them.
+//!
+//! A [`RunTrace`] has one [`LinkTrace`] for each link: [`Samples`] over time, a histogram of the
+//! queuing delay, and the packets of each class and of each traffic at that queue. What belongs to
+//! the run and not to a queue stands in the run once: the route of each traffic, the bytes of its
+//! flows, its transfers, calls and viewers. [`RunTrace::link`] puts both together as a
+//! [`LinkView`]: one queue, and what belongs to the traffic that crosses it. Metrics are taken
+//! from that view: [`Metrics`] of the queue, [`TrafficMetrics`] of each traffic, and
+//! [`ClassMetrics`] of each class.
+//!
+//! A [`Recorder`] builds a link's trace while packets pass, and a [`Bottleneck`] feeds it from a
+//! discipline and a transmitter.
+//!
+//! ```
+//! use forebay_trace::{FlowTotals, Metrics, Recorder, RunTrace, Settings, TrafficTrace};
+//! use forebay_units::{Rate, Span, Time};
+//!
+//! let end = Time::ZERO + Span::from_millis(20);
+//! let settings = Settings { interval: Span::from_millis(10), window: (Time::ZERO, end) };
+//! let mut recorder = Recorder::new(settings, Rate::from_bps(1_000_000));
+//! for row in 1..=2 {
+//!     let now = Time::ZERO + Span::from_millis(10 * row);
+//!     recorder.arrived();
+//!     recorder.departed(now, 1000, Span::from_millis(4), 0);
+//!     recorder.sample(now, 3, 3000, |_| {});
+//! }
+//! let run = RunTrace {
+//!     flows: vec![FlowTotals { traffic: 0, delivered_bytes: 2000 }],
+//!     ..RunTrace::new(vec![recorder.finish("bottleneck")], vec![TrafficTrace::over(vec![0])])
+//! };
+//! let metrics = Metrics::of(run.link(0), None);
+//! assert_eq!(metrics.queue_mean_pkts, 3.0);
+//! assert_eq!(metrics.utilisation, 0.8); // two packets of 8000 bits in 20 ms of 1 Mbit/s
+//! ```
+//!
+//! Start reading at [`RunTrace`], then `recorder.rs`; [`measures`] is the registry of metrics, and
+//! [`LinkView::digest`] is what golden tests compare.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod applications;
 mod bottleneck;
@@ -12,121 +52,93 @@ pub mod measures;
 mod metrics;
 mod named_numbers;
 mod recorder;
+mod run;
 mod traffic;
 
 pub use applications::{Call, Viewer};
-pub use bottleneck::Bottleneck;
+pub use bottleneck::{Bottleneck, Record};
 pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
 pub use digest::FloatSummary;
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
 pub use recorder::{Recorder, Settings};
-pub use traffic::{mean_rtt_s, TrafficMetrics, TrafficTrace, TRAFFIC_METRICS};
+pub use run::{LinkTrace, LinkView, RunTrace};
+pub use traffic::{
+    mean_propagation_s, QueuedTraffic, TrafficMetrics, TrafficTrace, TRAFFIC_METRICS,
+};
 
 use std::borrow::Cow;
 
 use forebay_units::{Span, Time};
 use hdrhistogram::Histogram;
 
-/// All observations at one queue in one run.
-#[derive(Clone, Debug)]
-pub struct Trace {
-    /// Of the link that the queue feeds.
-    pub name: String,
-    pub settings: Settings,
-    /// One row per sample; all columns have the same length.
-    pub samples: Samples,
-    /// Queuing delay in ns of every packet that left the queue within the window.
-    pub delay_ns: Histogram<u64>,
-    /// What each class of the discipline met; empty where it tells none apart.
-    pub classes: Vec<ClassTrace>,
-    /// What each traffic met whose data crosses the queue; empty where there is one alone.
-    pub traffic: Vec<TrafficTrace>,
-    /// The flows that send data through the queue.
-    pub flows: Vec<FlowTotals>,
-    /// The transfers over those flows that were done within the window, in order of time for each
-    /// traffic.
-    pub transfers: Vec<Transfer>,
-    /// What those flows got over time.
-    pub goodput: Goodput,
-    /// The calls among those flows.
-    pub calls: Vec<Call>,
-    /// The viewers of adaptive video among them.
-    pub viewers: Vec<Viewer>,
-    /// Packets forwarded in the whole run.
-    pub forwarded_packets: u64,
-    /// The other queues of the same run.
-    pub others: Vec<Trace>,
-}
-
-impl Trace {
-    /// Bins of the queuing delay with a packet in them: upper end in s, and packets.
-    pub fn delay_bins(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
-        bins(&self.delay_ns)
-    }
-
-    /// What each flow got over the window, in bit/s.
-    pub fn goodputs_bps(&self) -> impl Iterator<Item = f64> + '_ {
-        let (start, end) = self.settings.window;
-        let window_s = end.since(start).as_secs_f64();
-        let flows = self.flows.iter();
-        flows.map(move |flow| 8.0 * flow.delivered_bytes as f64 / window_s)
-    }
-}
-
+/// Returns the non-empty bins of a histogram in ns: the upper end in s, and the packets.
 fn bins(delay_ns: &Histogram<u64>) -> impl Iterator<Item = (f64, u64)> + '_ {
     let bins = delay_ns.iter_recorded();
     bins.map(|bin| (bin.value_iterated_to() as f64 / 1e9, bin.count_at_value()))
 }
 
-/// Columns over time. Row i describes (i·interval, (i+1)·interval]; counts are those of that
-/// interval, lengths and probes are taken at its end.
+/// Columns over time, all of the same length.
+///
+/// Row i describes (i·interval, (i+1)·interval]: counts are those of this interval; lengths and
+/// the law's internal values are taken at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
+    /// Packets in the queue.
     pub queue_pkts: Vec<u32>,
+    /// Bytes in the queue.
     pub queue_bytes: Vec<u64>,
+    /// Packets that arrived at the queue.
     pub arrivals: Vec<u32>,
+    /// Packets that the law dropped to signal congestion.
     pub early_drops: Vec<u32>,
+    /// Packets that the law dropped regardless of ECN.
     pub forced_drops: Vec<u32>,
+    /// Packets that found the buffer full.
     pub overflow_drops: Vec<u32>,
+    /// Packets that were marked (CE).
     pub marks: Vec<u32>,
+    /// Bytes that left the queue for the link.
     pub departed_bytes: Vec<u64>,
-    /// What the link could have carried, in bits.
+    /// Bits that the link could have carried.
     pub capacity_bits: Vec<f64>,
-    /// The law's named inner values, in the order in which it reports them.
+    /// The law's internal values by name, in the order in which the law reports them.
     pub probes: Vec<(Cow<'static, str>, Vec<f64>)>,
 }
 
 impl Samples {
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.queue_pkts.len()
     }
 
+    /// True if there is no row.
     pub fn is_empty(&self) -> bool {
         self.queue_pkts.is_empty()
     }
 
-    /// End of row `i`.
+    /// Returns the time at which row `i` ends.
     pub fn time(interval: Span, i: usize) -> Time {
         Time::ZERO + interval * (i as u64 + 1)
     }
 }
 
-/// A transfer of a known size that is done.
+/// A completed transfer of a known size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Index into the scenario's traffic.
     pub traffic: u32,
+    /// The size of the transfer in packets.
     pub packets: u32,
-    /// From its SYN until the sender has the ACK of its last packet.
+    /// The time from its SYN until the sender has the ACK of its last packet.
     pub took: Span,
 }
 
-/// What one flow got within the window.
+/// The bytes that one flow delivered within the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTotals {
     /// Index into the scenario's traffic.
     pub traffic: u32,
-    /// In-order bytes handed to the receiving application.
+    /// Bytes handed in order to the receiving application.
     pub delivered_bytes: u64,
 }

@@ -1,5 +1,6 @@
-//! Measures of a trace: the metrics of a run, and the measures that a paper's claim takes over a
-//! part of it. One registry has their names, units and sentences; one function has each formula.
+//! Measures: the metrics of a run, and the measures of part of a run on which a paper's claims rest.
+//!
+//! One registry has their names, units and descriptions, and one function has each formula.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,34 +8,36 @@ use std::ops::Range;
 use forebay_units::cast::whole_usize;
 use forebay_units::{Span, Time};
 
-use crate::{ClassMetrics, Metrics, Samples, Trace, TrafficMetrics};
+use crate::{ClassMetrics, LinkTrace, Metrics, Samples, TrafficMetrics};
 
-/// A number that is taken from a run.
+/// A number that is computed from a run.
 pub struct Measure {
-    /// In metrics.json and in tables; units last.
+    /// The name in metrics.json and in tables; it ends with the unit.
     pub name: &'static str,
-    /// In a paper's claims; `name` where it is empty.
+    /// The name in a paper's claims; `name` if it is empty.
     pub short: &'static str,
     /// The heading of its column or axis.
     pub title: &'static str,
-    /// A value times `scale` is in `unit`.
+    /// The unit in which tables show the measure.
     pub unit: &'static str,
+    /// The factor from a value to the number in `unit`.
     pub scale: f64,
-    /// One noun phrase.
+    /// The description, a noun phrase.
     pub doc: &'static str,
+    /// The source.
     pub of: Of,
 }
 
 /// The source of a measure.
 #[derive(Clone, Copy)]
 pub enum Of {
-    /// The samples of any window. None where a column that it needs is not there.
+    /// The samples of any window; `None` if a column that it needs is missing.
     Samples(fn(&Part) -> Option<f64>),
-    /// The whole measurement: delays and goodputs are recorded for it alone.
+    /// The whole window of measurement: only for it are delays and goodputs recorded.
     Run(fn(&Metrics) -> f64),
-    /// A class of the discipline, over the whole measurement.
+    /// A class of the discipline over the whole window of measurement.
     Class(fn(&ClassMetrics) -> f64),
-    /// A traffic, over the whole measurement.
+    /// A traffic over the whole window of measurement.
     Traffic(fn(&TrafficMetrics) -> f64),
     /// The process that made the run.
     Process,
@@ -434,23 +437,26 @@ impl Columns for Samples {
 /// A flow that crosses the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowPart {
-    /// In the whole measurement.
+    /// Goodput over the whole window of measurement, in bit/s.
     pub goodput_bps: f64,
+    /// True if the flow is of TCP.
     pub is_tcp: bool,
-    /// Propagation, both ways.
+    /// Propagation time both ways, in s.
     pub rtt_s: f64,
 }
 
-/// A kind of traffic, by its index in [`FlowTotals::traffic`](crate::FlowTotals).
+/// The facts of a traffic that measures of flows need.
 #[derive(Clone, Debug)]
 pub struct TrafficPart {
+    /// True if its flows are of TCP.
     pub is_tcp: bool,
-    /// Flows take these in turn.
+    /// Propagation times both ways in s, which its flows take in turn.
     pub rtts_s: Vec<f64>,
 }
 
 impl FlowPart {
-    /// Every flow, by its traffic and its goodput. None where a traffic is not among `kinds`.
+    /// Returns every flow, given the traffic and the goodput of each; `None` if a traffic is not
+    /// among `kinds`.
     pub fn of(
         traffic: &[u32],
         goodput_bps: &[f64],
@@ -477,19 +483,23 @@ impl FlowPart {
 
 /// The samples of a run in a window, (start, end], with the other inputs of measures.
 pub struct Part<'a> {
+    /// The columns of the whole run.
     pub columns: &'a dyn Columns,
+    /// The rows of the window.
     pub rows: Range<usize>,
     /// Time between two samples.
     pub interval: Span,
+    /// The window.
     pub window: (Time, Time),
+    /// The set-point in packets, if there is one.
     pub target_pkts: Option<f64>,
-    /// None where flows are not known.
+    /// The flows; `None` if they are unknown.
     pub flows: Option<&'a [FlowPart]>,
-    /// Mean wait in the queue, in the whole measurement.
+    /// Mean queuing delay over the whole window of measurement, in s.
     pub delay_mean_s: f64,
 }
 
-/// The rows of `interval` that end within (start, end], of `rows` in all.
+/// Returns the rows of length `interval` that end within (start, end], out of `rows` rows.
 pub fn rows_in(interval: Span, rows: usize, (start, end): (Time, Time)) -> Range<usize> {
     let first = (0..rows)
         .find(|&i| Samples::time(interval, i) > start)
@@ -501,8 +511,8 @@ pub fn rows_in(interval: Span, rows: usize, (start, end): (Time, Time)) -> Range
 }
 
 impl<'a> Part<'a> {
-    /// The window of measurement of a trace.
-    pub fn of(trace: &'a Trace, target_pkts: Option<f64>) -> Part<'a> {
+    /// Returns the samples of a link in its window of measurement.
+    pub fn of(trace: &'a LinkTrace, target_pkts: Option<f64>) -> Part<'a> {
         let crate::Settings { interval, window } = trace.settings;
         Part {
             columns: &trace.samples,

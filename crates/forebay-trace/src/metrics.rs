@@ -1,74 +1,81 @@
-//! The metrics of a trace, over its window.
+//! The metrics of a queue over the window of measurement.
 
 use forebay_units::cast::whole_usize;
 
-use crate::applications;
+use crate::applications::{self, Call, Viewer};
 use crate::measures::{self, Part};
 use crate::named_numbers::named_numbers;
-use crate::Trace;
+use crate::LinkView;
 
 named_numbers! {
-    /// Metrics of one run. Rates are per arriving packet.
+    /// The metrics of the queue of one link. Rates of drops and marks are per arriving packet.
     pub struct Metrics[20] {
+        /// Mean queue length in packets.
         queue_mean_pkts,
-        /// Population standard deviation over the samples.
+        /// Standard deviation of the queue length in packets, of the samples as a population.
         queue_std_pkts,
-        /// Quadratic average of control deviation, pi-pd eq. (17); NaN without a target.
+        /// Quadratic average of control deviation in packets, pi-pd eq. (17); NaN without a target.
         qacd_pkts,
-        /// Drops of every cause.
+        /// Drops, for any reason.
         drop_rate,
         /// Drops with which the law signalled congestion.
         early_drop_rate,
+        /// Marks.
         mark_rate,
-        /// Bits sent over bits the link could have carried.
+        /// Bits sent per bit that the link could have carried.
         utilisation,
+        /// Mean queuing delay in s.
         delay_mean_s,
+        /// 95th percentile of the queuing delay in s.
         delay_p95_s,
+        /// 99th percentile of the queuing delay in s.
         delay_p99_s,
-        /// In-order bits handed to the receiving applications per second.
+        /// Bits handed in order to the receiving applications per second.
         goodput_bps,
         /// Jain's fairness index of the flows' goodputs; NaN when nothing was delivered.
         jain,
-        /// Of the transfers that were done within the window; NaN where there were none.
+        /// Median duration in s of the transfers completed within the window; NaN if there are none.
         flow_completion_p50_s,
+        /// 95th percentile of these durations in s.
         flow_completion_p95_s,
-        /// Of calls, from source to sink; NaN where there were none.
+        /// Mean one-way delay in s of the packets of calls; NaN without calls.
         voice_delay_s,
-        /// Mean change of that time from packet to packet.
+        /// Mean absolute change in s of the one-way delay from packet to packet.
         voice_jitter_s,
+        /// Fraction of the packets of calls that were lost.
         voice_loss,
-        /// Of the segments of video; NaN where there were none.
+        /// Mean bit rate of the segments of video in bit/s; NaN without segments.
         video_rate_bps,
-        /// Share of the window for which playing stood still.
+        /// Fraction of the window for which playback was stalled.
         video_stalled,
-        /// In the whole run, not only the window.
+        /// Packets forwarded in the whole run, not only in the window.
         forwarded_packets,
     }
 }
 
 impl Metrics {
-    /// Takes the metrics of `trace` over its window, QACD against `target_pkts`.
-    pub fn of(trace: &Trace, target_pkts: Option<f64>) -> Metrics {
-        let part = Part::of(trace, target_pkts);
-        // A trace has every column of its own.
+    /// Computes the metrics of the queue of `link` over its window, with QACD against
+    /// `target_pkts`.
+    pub fn of(link: LinkView<'_>, target_pkts: Option<f64>) -> Metrics {
+        let part = Part::of(&link, target_pkts);
+        // A trace has every column that these metrics need.
         let take = |of: fn(&Part) -> Option<f64>| of(&part).unwrap_or(f64::NAN);
-        let delivered: Vec<f64> = trace
-            .flows
-            .iter()
+        let delivered: Vec<f64> = link
+            .flows()
             .map(|flow| flow.delivered_bytes as f64)
             .collect();
         // A sum of nothing is -0.0.
         let total: f64 = delivered.iter().sum::<f64>() + 0.0;
         let squares: f64 = delivered.iter().map(|x| x * x).sum();
-        let (start, end) = trace.settings.window;
-        let window_s = end.since(start).as_secs_f64();
+        let window_s = link.window_s();
         let seconds = |ns: f64| ns / 1e9;
-        let mut took_s: Vec<f64> = trace
-            .transfers
-            .iter()
+        let mut took_s: Vec<f64> = link
+            .transfers()
             .map(|transfer| transfer.took.as_secs_f64())
             .collect();
         took_s.sort_by(f64::total_cmp);
+        let calls: Vec<Call> = link.calls().copied().collect();
+        let viewers: Vec<Viewer> = link.viewers().copied().collect();
 
         Metrics {
             queue_mean_pkts: take(measures::queue_mean_pkts),
@@ -79,23 +86,23 @@ impl Metrics {
             mark_rate: take(measures::mark_rate),
             utilisation: take(measures::utilisation),
             delay_mean_s: part.delay_mean_s,
-            delay_p95_s: seconds(trace.delay_ns.value_at_quantile(0.95) as f64),
-            delay_p99_s: seconds(trace.delay_ns.value_at_quantile(0.99) as f64),
+            delay_p95_s: seconds(link.delay_ns.value_at_quantile(0.95) as f64),
+            delay_p99_s: seconds(link.delay_ns.value_at_quantile(0.99) as f64),
             goodput_bps: 8.0 * total / window_s,
             jain: total * total / (delivered.len() as f64 * squares),
             flow_completion_p50_s: nearest_rank(&took_s, 0.5).unwrap_or(f64::NAN),
             flow_completion_p95_s: nearest_rank(&took_s, 0.95).unwrap_or(f64::NAN),
-            voice_delay_s: applications::voice_delay_s(&trace.calls),
-            voice_jitter_s: applications::voice_jitter_s(&trace.calls),
-            voice_loss: applications::voice_loss(&trace.calls),
-            video_rate_bps: applications::video_rate_bps(&trace.viewers),
-            video_stalled: applications::video_stalled(&trace.viewers, window_s),
-            forwarded_packets: trace.forwarded_packets as f64,
+            voice_delay_s: applications::voice_delay_s(&calls),
+            voice_jitter_s: applications::voice_jitter_s(&calls),
+            voice_loss: applications::voice_loss(&calls),
+            video_rate_bps: applications::video_rate_bps(&viewers),
+            video_stalled: applications::video_stalled(&viewers, window_s),
+            forwarded_packets: link.forwarded_packets as f64,
         }
     }
 }
 
-/// The least of the sorted values that a share of `p` of them do not exceed; `None` without values.
+/// Returns the quantile `p` of sorted values by the nearest-rank method; `None` without values.
 pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], p: f64) -> Option<T> {
     let rank = whole_usize((p * sorted.len() as f64).ceil());
     sorted.get(rank.saturating_sub(1)).copied()
@@ -104,7 +111,7 @@ pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], p: f64) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FlowTotals, Recorder, Settings, Transfer};
+    use crate::{FlowTotals, Recorder, RunTrace, Settings, TrafficTrace, Transfer};
     use forebay_aqm::DropReason;
     use forebay_units::{Rate, Span, Time};
 
@@ -113,7 +120,7 @@ mod tests {
     }
 
     /// Four rows of 10 ms on a 1 Mbit/s link; the window is the last two.
-    fn trace() -> Trace {
+    fn run() -> RunTrace {
         let settings = Settings {
             interval: Span::from_millis(10),
             window: (at(20), at(40)),
@@ -130,21 +137,20 @@ mod tests {
             recorder.departed(end, 1000, Span::from_millis(5 * (i as u64 + 1)), 0);
             recorder.sample(end, queue, 0, |out| out("p", i as f64));
         }
-        recorder.finish(vec![
-            FlowTotals {
-                traffic: 0,
-                delivered_bytes: 3000,
-            },
-            FlowTotals {
-                traffic: 0,
-                delivered_bytes: 1000,
-            },
-        ])
+        let flows = [3000, 1000].map(|delivered_bytes| FlowTotals {
+            traffic: 0,
+            delivered_bytes,
+        });
+        let traffic = vec![TrafficTrace::over(vec![0])];
+        RunTrace {
+            flows: flows.to_vec(),
+            ..RunTrace::new(vec![recorder.finish("link")], traffic)
+        }
     }
 
     #[test]
     fn metrics_are_those_worked_by_hand() {
-        let m = Metrics::of(&trace(), Some(25.0));
+        let m = Metrics::of(run().link(0), Some(25.0));
         let near =
             |got: f64, want: f64| assert!((got - want).abs() < 1e-3 * want.abs(), "{got} {want}");
         near(m.queue_mean_pkts, 20.0);
@@ -167,19 +173,19 @@ mod tests {
 
     #[test]
     fn completion_times_are_nearest_ranks() {
-        assert!(Metrics::of(&trace(), None).flow_completion_p50_s.is_nan());
+        assert!(Metrics::of(run().link(0), None)
+            .flow_completion_p50_s
+            .is_nan());
         let transfers = (1..=20).rev().map(|i| Transfer {
             traffic: 0,
             packets: 10,
             took: Span::from_millis(100 * i),
         });
-        let m = Metrics::of(
-            &Trace {
-                transfers: transfers.collect(),
-                ..trace()
-            },
-            None,
-        );
+        let run = RunTrace {
+            transfers: transfers.collect(),
+            ..run()
+        };
+        let m = Metrics::of(run.link(0), None);
         assert_eq!(
             (m.flow_completion_p50_s, m.flow_completion_p95_s),
             (1.0, 1.9)
@@ -189,7 +195,7 @@ mod tests {
     #[test]
     fn the_registry_names_every_metric_in_order() {
         let named = measures::METRICS.iter().map(|metric| metric.name);
-        let taken = Metrics::of(&trace(), None);
+        let taken = Metrics::of(run().link(0), None);
         let taken = taken.fields().map(|(name, _)| name);
         assert!(named.eq(taken.into_iter().chain(["user_cpu_s"])));
     }
@@ -205,8 +211,8 @@ mod tests {
 
     #[test]
     fn measures_are_those_worked_by_hand() {
-        let trace = trace();
-        let part = Part::of(&trace, Some(25.0));
+        let run = run();
+        let part = Part::of(&run.links[0], Some(25.0));
         let near = |name: &str, want: f64| {
             let found = measures::find(name).expect("a measure of this name");
             let measures::Of::Samples(of) = found.of else {
@@ -229,17 +235,17 @@ mod tests {
 
     #[test]
     fn a_column_that_is_missing_is_not_guessed() {
-        let trace = trace();
+        let run = run();
         let found = measures::find("max_p_std").expect("a measure of this name");
         let measures::Of::Samples(of) = found.of else {
             panic!("of no window")
         };
-        assert_eq!(of(&Part::of(&trace, None)), None);
+        assert_eq!(of(&Part::of(&run.links[0], None)), None);
     }
 
     #[test]
     fn without_a_target_there_is_no_qacd() {
-        assert!(Metrics::of(&trace(), None).qacd_pkts.is_nan());
+        assert!(Metrics::of(run().link(0), None).qacd_pkts.is_nan());
     }
 
     #[test]
@@ -251,7 +257,7 @@ mod tests {
         let mut recorder = Recorder::new(settings, Rate::from_bps(1_000_000));
         recorder.rate_changed(at(5), Rate::from_bps(3_000_000));
         recorder.sample(at(10), 0, 0, |_| {});
-        let capacity = recorder.finish(vec![]).samples.capacity_bits[0];
+        let capacity = recorder.finish("link").samples.capacity_bits[0];
         assert!((capacity - 20_000.0).abs() < 1e-6);
     }
 }

@@ -1,35 +1,37 @@
-//! Builds a trace while packets pass.
+//! The recorder, which builds a link's trace while packets pass.
 
 use forebay_aqm::DropReason;
 use forebay_units::{Rate, Span, Time};
 use hdrhistogram::Histogram;
 
-use crate::{ClassTrace, FlowTotals, Goodput, Samples, Trace, TrafficTrace};
+use crate::{ClassTrace, LinkTrace, QueuedTraffic, Samples};
 
-/// What is recorded, and when.
+/// The times at which a run is sampled and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// Time between two samples.
     pub interval: Span,
-    /// Delays and per-flow totals are taken over (start, end].
+    /// Window of measurement, (start, end]: delays and the totals of flows are taken over it.
     pub window: (Time, Time),
 }
 
-/// Takes events in order of time and turns them into a [`Trace`].
+/// Records events at one queue, in order of time, as a [`LinkTrace`].
 pub struct Recorder {
     settings: Settings,
     samples: Samples,
     delay_ns: Histogram<u64>,
     classes: Vec<ClassTrace>,
-    /// Where in `classes` those of the present discipline begin.
+    /// Index in `classes` of the first class of the current discipline.
     first_class: usize,
-    traffic: Vec<TrafficTrace>,
+    traffic: Vec<QueuedTraffic>,
     forwarded_packets: u64,
-    now: Counts,
+    counts: Counts,
     rate: Rate,
-    /// Up to when `now.capacity_bits` has been accounted.
+    /// Time up to which `counts.capacity_bits` has been accounted.
     rate_since: Time,
 }
 
+/// The counts of the row that is being recorded.
 #[derive(Default)]
 struct Counts {
     arrivals: u32,
@@ -41,13 +43,14 @@ struct Counts {
     capacity_bits: f64,
 }
 
-/// An empty histogram: 1 us to 1000 s at three digits; longer delays count as 1000 s.
+/// Returns an empty histogram from 1 us to 1000 s with three digits; longer delays count as 1000 s.
 pub(crate) fn delays() -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, 1_000_000_000_000, 3)
         .expect("the bounds are constant and valid")
 }
 
 impl Recorder {
+    /// Returns a recorder of the queue of a link with this rate.
     pub fn new(settings: Settings, rate: Rate) -> Recorder {
         Recorder {
             settings,
@@ -57,40 +60,41 @@ impl Recorder {
             first_class: 0,
             traffic: Vec::new(),
             forwarded_packets: 0,
-            now: Counts::default(),
+            counts: Counts::default(),
             rate,
             rate_since: Time::ZERO,
         }
     }
 
-    /// From here on packets are in these classes, by number; in none where there are no names.
+    /// Sets the names of the classes, by whose index packets are counted from now on; without
+    /// names, packets have no class.
     pub fn tell_apart(&mut self, names: &[&'static str]) {
-        let known = self.classes.windows(names.len().max(1));
-        let same = |known: &[ClassTrace]| known.iter().map(|it| it.name).eq(names.iter().copied());
-        self.first_class = known
-            .map(same)
-            .position(|is| is)
-            .unwrap_or(self.classes.len());
+        let mut recorded = self.classes.windows(names.len().max(1));
+        let same = |classes: &[ClassTrace]| {
+            let of_classes = classes.iter().map(|class| class.name);
+            of_classes.eq(names.iter().copied())
+        };
+        self.first_class = recorded.position(same).unwrap_or(self.classes.len());
         if self.first_class == self.classes.len() {
             let new = names.iter().map(|name| ClassTrace::new(name));
             self.classes.extend(new);
         }
     }
 
-    /// Tells so many traffics apart.
+    /// Counts the packets of `count` traffics separately.
     pub fn tell_traffic_apart(&mut self, count: u32) {
         self.traffic = (0..count)
-            .map(|traffic| TrafficTrace {
+            .map(|traffic| QueuedTraffic {
                 traffic,
-                ..TrafficTrace::default()
+                ..QueuedTraffic::default()
             })
             .collect();
     }
 
-    /// Where a packet of this traffic is counted; nowhere outside of the window, and where traffic
-    /// is not told apart.
+    /// Returns the counts of the traffic with this number; `None` outside the window, and if traffic
+    /// is not counted separately.
     #[inline]
-    pub fn traffic(&mut self, now: Time, number: Option<u8>) -> Option<&mut TrafficTrace> {
+    pub fn traffic(&mut self, now: Time, number: Option<u8>) -> Option<&mut QueuedTraffic> {
         if self.traffic.is_empty() || !self.in_window(now) {
             return None;
         }
@@ -108,16 +112,18 @@ impl Recorder {
         start < now && now <= end
     }
 
+    /// Counts an arrival.
     #[inline]
     pub fn arrived(&mut self) {
-        self.now.arrivals += 1;
+        self.counts.arrivals += 1;
     }
 
+    /// Counts a dropped packet of a class.
     pub fn dropped(&mut self, now: Time, why: DropReason, class: u8) {
         match why {
-            DropReason::Early => self.now.early += 1,
-            DropReason::Forced => self.now.forced += 1,
-            DropReason::Overflow => self.now.overflow += 1,
+            DropReason::Early => self.counts.early += 1,
+            DropReason::Forced => self.counts.forced += 1,
+            DropReason::Overflow => self.counts.overflow += 1,
         }
         if self.in_window(now) {
             if let Some(class) = self.class(class) {
@@ -126,8 +132,9 @@ impl Recorder {
         }
     }
 
+    /// Counts a marked packet of a class.
     pub fn marked(&mut self, now: Time, class: u8) {
-        self.now.marks += 1;
+        self.counts.marks += 1;
         if self.in_window(now) {
             if let Some(class) = self.class(class) {
                 class.marked_packets += 1;
@@ -135,10 +142,10 @@ impl Recorder {
         }
     }
 
-    /// A packet of a class left the queue for the link.
+    /// Counts a packet of a class that leaves the queue for the link after `sojourn`.
     #[inline]
     pub fn departed(&mut self, now: Time, bytes: u32, sojourn: Span, class: u8) {
-        self.now.departed_bytes += u64::from(bytes);
+        self.counts.departed_bytes += u64::from(bytes);
         self.forwarded_packets += 1;
         if self.in_window(now) {
             self.delay_ns.saturating_record(sojourn.as_nanos());
@@ -148,23 +155,24 @@ impl Recorder {
         }
     }
 
+    /// Sets the rate of the link from `now` on.
     pub fn rate_changed(&mut self, now: Time, rate: Rate) {
         self.account_capacity(now);
         self.rate = rate;
     }
 
-    /// A link without a steady rate could have carried this many bits at once.
+    /// Adds bits that a link without a steady rate could have carried.
     pub fn could_carry(&mut self, bits: f64) {
-        self.now.capacity_bits += bits;
+        self.counts.capacity_bits += bits;
     }
 
     fn account_capacity(&mut self, now: Time) {
         let span_s = now.since(self.rate_since).as_secs_f64();
-        self.now.capacity_bits += self.rate.as_bps() as f64 * span_s;
+        self.counts.capacity_bits += self.rate.as_bps() as f64 * span_s;
         self.rate_since = now;
     }
 
-    /// Ends a row at `now` with the backlog and the law's inner values.
+    /// Ends a row at `now` with the backlog and the internal values that `probe` reports.
     pub fn sample(
         &mut self,
         now: Time,
@@ -173,7 +181,7 @@ impl Recorder {
         probe: impl FnOnce(&mut dyn FnMut(&'static str, f64)),
     ) {
         self.account_capacity(now);
-        let counts = std::mem::take(&mut self.now);
+        let counts = std::mem::take(&mut self.counts);
         let samples = &mut self.samples;
         samples.queue_pkts.push(queue_pkts);
         samples.queue_bytes.push(queue_bytes);
@@ -188,12 +196,12 @@ impl Recorder {
         let probes = &mut samples.probes;
         let mut at = 0;
         probe(&mut |name, value| {
-            // A law reports the same names in the same order every time; a name that first
-            // shows later is NaN before.
-            if probes.get(at).is_none_or(|(known, _)| *known != name) {
+            // A law reports the same names in the same order every time. A name that first
+            // appears later is NaN in the rows before.
+            if probes.get(at).is_none_or(|(column, _)| *column != name) {
                 at = probes
                     .iter()
-                    .position(|(known, _)| *known == name)
+                    .position(|(column, _)| *column == name)
                     .unwrap_or_else(|| {
                         probes.push((name.into(), vec![f64::NAN; rows - 1]));
                         probes.len() - 1
@@ -207,27 +215,21 @@ impl Recorder {
         }
     }
 
-    /// The rows so far.
+    /// Returns the rows recorded so far.
     pub fn samples(&self) -> &Samples {
         &self.samples
     }
 
-    /// The trace, with what each flow got.
-    pub fn finish(self, flows: Vec<FlowTotals>) -> Trace {
-        Trace {
-            name: String::new(),
+    /// Returns the trace of the queue that feeds the link of this name.
+    pub fn finish(self, name: impl Into<String>) -> LinkTrace {
+        LinkTrace {
+            name: name.into(),
             settings: self.settings,
             samples: self.samples,
             delay_ns: self.delay_ns,
             classes: self.classes,
             traffic: self.traffic,
-            flows,
-            transfers: Vec::new(),
-            goodput: Goodput::default(),
-            calls: Vec::new(),
-            viewers: Vec::new(),
             forwarded_packets: self.forwarded_packets,
-            others: Vec::new(),
         }
     }
 }

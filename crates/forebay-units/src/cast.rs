@@ -1,48 +1,49 @@
-//! Conversions that lose something, under names that say what. `as` says nothing of it, and the
-//! crates deny it.
+//! Lossy conversions of numbers, with names that state what is lost. `make lint` denies lossy `as`
+//! casts elsewhere.
 
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "that is what they are for"
+    reason = "the purpose of these functions"
 )]
 
-/// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `u32::MAX`.
+/// Returns the integer part of `x`: rounded towards zero, 0 if negative or NaN, at most `u32::MAX`.
 #[inline]
 #[must_use]
 pub const fn whole_u32(x: f64) -> u32 {
     x as u32
 }
 
-/// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `u64::MAX`.
+/// Returns the integer part of `x`: rounded towards zero, 0 if negative or NaN, at most `u64::MAX`.
 #[inline]
 #[must_use]
 pub const fn whole_u64(x: f64) -> u64 {
     x as u64
 }
 
-/// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `usize::MAX`.
+/// Returns the integer part of `x`: rounded towards zero, 0 if negative or NaN, at most `usize::MAX`.
 #[inline]
 #[must_use]
 pub const fn whole_usize(x: f64) -> usize {
     x as usize
 }
 
-/// The whole part of `x`: rounded toward zero, 0 where NaN, and within the range of `i64`.
+/// Returns the integer part of `x`: rounded towards zero, 0 if NaN, limited to the range of `i64`.
 #[inline]
 #[must_use]
 pub const fn whole_i64(x: f64) -> i64 {
     x as i64
 }
 
-/// The number of single precision that is nearest to `x`.
+/// Returns the single-precision number nearest to `x`.
 #[inline]
 #[must_use]
 pub const fn nearest_f32(x: f64) -> f32 {
     x as f32
 }
 
-/// `x` where it is a whole number that a float holds exactly; none otherwise.
+/// Returns `x` as an integer if it is one and below 9·10¹⁵, where every integer has an exact
+/// floating-point representation; `None` otherwise.
 #[must_use]
 pub fn exact_i64(x: f64) -> Option<i64> {
     (x.fract() == 0.0 && x.abs() < 9e15).then_some(x as i64)
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_float_may_be_a_whole_number() {
+    fn only_exact_integers_are_converted() {
         assert_eq!(exact_i64(1e9), Some(1_000_000_000));
         assert_eq!(exact_i64(-20.0), Some(-20));
         for x in [0.5, 1e16, f64::NAN, f64::INFINITY] {
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_saturates() {
+    fn values_out_of_range_saturate() {
         for (x, want) in [(-1.5, 0), (f64::NAN, 0), (0.999, 0), (7.9, 7)] {
             assert_eq!(whole_u32(x), want, "{x}");
             assert_eq!(whole_u64(x), u64::from(want), "{x}");

@@ -1,6 +1,6 @@
-//! A hash that is the same on every platform and in every version.
+//! A hash whose value does not depend on the platform or on the version of Rust.
 
-/// FNV-1a in 64 bits (RFC 9923).
+/// The FNV-1a hash with 64 bits (RFC 9923).
 #[derive(Clone, Copy, Debug)]
 pub struct Fnv1a(u64);
 
@@ -11,14 +11,14 @@ impl Default for Fnv1a {
 }
 
 impl Fnv1a {
-    /// Takes further bytes in.
+    /// Adds further bytes.
     pub fn write(&mut self, bytes: impl IntoIterator<Item = u8>) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    /// The hash of all bytes so far.
+    /// Returns the hash of all bytes so far.
     pub fn finish(self) -> u64 {
         self.0
     }

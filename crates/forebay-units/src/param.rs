@@ -1,19 +1,25 @@
-//! Parameters, declared once.
+//! Parameters that are declared once.
 //!
-//! [`params!`](crate::params) turns one declaration into the struct, its defaults, its table
-//! of [`ParamSpec`]s (from which help, docs, JSON Schema and errors derive) and its reader.
+//! [`params!`](crate::params) expands a declaration to a struct, its defaults, its reader, and a table
+//! of [`ParamSpec`]s, from which help texts, reference pages, JSON Schema and error messages derive.
 
 use crate::cast::exact_i64;
 use crate::{Bytes, Packets, Rate, SetPoint, Span};
 
-/// A parameter's value as it is written in a scenario, before it has a type.
+/// The value of a parameter as written in a scenario, before it is converted to the parameter's type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// True or false.
     Flag(bool),
+    /// An integer.
     Integer(i64),
+    /// A floating-point number.
     Number(f64),
+    /// A text; quantities such as `"15ms"` are texts.
     Text(String),
+    /// A list of values.
     List(Vec<Value>),
+    /// Keys and values in order.
     Table(Vec<(String, Value)>),
 }
 
@@ -36,15 +42,20 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// What is wrong with a parameter: its key, what was found, and what is allowed.
+/// An error in a parameter, with its facts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParamError {
+    /// The key of the parameter.
     pub key: String,
+    /// The wrong value, as text.
     pub found: String,
+    /// A description of the values that are allowed.
     pub allowed: String,
 }
 
 impl ParamError {
+    /// Creates an error about the parameter `key` with the value `found`, where `allowed` describes
+    /// the valid values.
     pub fn new(
         key: impl Into<String>,
         found: impl ToString,
@@ -70,65 +81,74 @@ impl std::fmt::Display for ParamError {
 
 impl std::error::Error for ParamError {}
 
-/// Named parameter values, as a scenario gives them.
+/// Parameter values by name, as a scenario contains them.
 pub type ParamValues = [(String, Value)];
 
-/// The shape in which a parameter is written, from which JSON Schema and command lines derive.
+/// The notation of a parameter, from which JSON Schema and command lines derive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
+    /// True or false.
     Flag,
+    /// An integer.
     Integer,
+    /// A number.
     Number,
-    /// A quantity with its unit in the text: `"15ms"`.
+    /// A quantity as text with its unit: `"15ms"`.
     Quantity,
-    /// A quantity in any of these base units.
+    /// A quantity in one of these base units.
     Quantities(&'static [&'static str]),
+    /// Any text.
     Text,
-    /// One value of the shape, or a list of them.
+    /// One value, or a list of values.
     List,
-    /// One of these words.
+    /// One of these names.
     Word(&'static [&'static str]),
-    /// True, false, or one of these words.
+    /// True, false, or one of these names.
     FlagOrWord(&'static [&'static str]),
     /// Two times, the earlier first: `["50s", "100s"]`.
     TimeRange,
     /// A time, or a table with a time range: `{ uniform = ["0s", "1s"] }`.
     TimeOrUniform,
-    /// A law by its kind, or a table of its kind and parameters.
+    /// The kind of a law, or a table with its kind and parameters.
     Law,
-    /// A queue discipline by its kind, or a table of its kind and parameters.
+    /// The kind of a queue discipline, or a table with its kind and parameters.
     Queue,
-    /// Keys and values that something else declares.
+    /// A table whose keys are declared elsewhere.
     Table,
-    /// A text in a notation of its own, under the name that help gives it: `SHARE`.
+    /// A text in a special notation; the name is its placeholder in help texts, such as `SHARE`.
     Notation(&'static str),
 }
 
-/// A type a parameter can have.
+/// A type that a parameter can have.
 pub trait ParamType: Sized {
+    /// The notation of a value.
     const SHAPE: Shape;
-    /// The base unit in which the range is given: "s", "bit/s", "B" or "p"; "" for a pure number, a
-    /// flag or a text.
+    /// The base unit of the range: "s", "bit/s", "B" or "p"; "" for a dimensionless number, a flag or
+    /// a text.
     const UNIT: &'static str = "";
-    /// What a reader may write, in words.
+    /// A description of the values that are allowed, for error messages.
     const ALLOWED: &'static str;
 
+    /// Converts a value to this type.
+    ///
     /// # Errors
-    /// What is allowed, in words, where `value` is not of this type.
+    /// If `value` is not of this type. The text describes the values that are allowed.
     fn from_value(value: &Value) -> Result<Self, String>;
+    /// Returns the value in the notation of a scenario.
     fn to_value(&self) -> Value;
-    /// The smallest and largest value in base units, for the range check; `None` for flags and text.
+    /// Returns the smallest and the largest contained number in base units, for the range check;
+    /// `None` for flags and texts.
     fn extent(&self) -> Option<(f64, f64)> {
         None
     }
 }
 
-/// Declares a parameter that is one of a few words, as an `enum` with a variant for each.
+/// Declares a parameter that is one of a few names, as an `enum` with a variant for each.
 ///
 /// ```
 /// use forebay_units::{ParamType, Value};
 /// forebay_units::words! {
-///     /// What a link layer makes of a packet.
+///     /// The framing of a link layer.
 ///     pub enum Framing {
 ///         None = "none",
 ///         Atm = "atm",
@@ -207,7 +227,7 @@ impl ParamType for f64 {
     }
 }
 
-/// A whole number, also one that is written as `1e6` or `20.0`.
+/// Returns an integer, which may be written as `1e6` or `20.0`.
 fn whole(value: &Value) -> Option<i64> {
     match value {
         Value::Integer(v) => Some(*v),
@@ -272,7 +292,7 @@ quantity!(Rate, "bit/s", |v| v.as_bps() as f64);
 quantity!(Bytes, "B", |v| v.0 as f64);
 quantity!(Packets, "p", |v| v.0);
 
-/// The range is of packets; a delay has the range of its own that [`SetPoint::ALLOWED`] names.
+/// A declared range applies to a length in packets. A delay has the range in [`SetPoint::ALLOWED`].
 impl ParamType for SetPoint {
     const SHAPE: Shape = Shape::Quantities(&["p", "s"]);
     const UNIT: &'static str = "p";
@@ -294,7 +314,7 @@ impl ParamType for SetPoint {
     }
 }
 
-/// A list may be written as one bare value.
+/// A list with one element may be written as a bare value.
 impl<T: ParamType> ParamType for Vec<T> {
     const SHAPE: Shape = Shape::List;
     const UNIT: &'static str = T::UNIT;
@@ -307,13 +327,13 @@ impl<T: ParamType> ParamType for Vec<T> {
                 .iter()
                 .map(|item| T::from_value(item).map_err(list_of))
                 .collect(),
-            one => Ok(vec![T::from_value(one).map_err(list_of)?]),
+            value => Ok(vec![T::from_value(value).map_err(list_of)?]),
         }
     }
     fn to_value(&self) -> Value {
         match self.as_slice() {
-            [one] => one.to_value(),
-            many => Value::List(many.iter().map(T::to_value).collect()),
+            [item] => item.to_value(),
+            items => Value::List(items.iter().map(T::to_value).collect()),
         }
     }
     fn extent(&self) -> Option<(f64, f64)> {
@@ -323,53 +343,64 @@ impl<T: ParamType> ParamType for Vec<T> {
     }
 }
 
-/// One declared parameter.
+/// The declaration of one parameter.
 #[derive(Clone, Copy)]
 pub struct ParamSpec {
+    /// The key in scenarios.
     pub name: &'static str,
-    /// Base unit of `min` and `max`; "" for a pure number, a flag or a text.
+    /// The base unit of `min` and `max`; "" for a dimensionless number, a flag or a text.
     pub unit: &'static str,
+    /// The notation of the value.
     pub shape: Shape,
-    /// What may be written, in words.
+    /// A description of the values that are allowed, without the range.
     pub allowed: &'static str,
-    /// The value when the key is absent; an example where the key is required.
+    /// Returns the value used when the key is absent; an example if the key is required.
     pub default: &'static (dyn Fn() -> Value + Send + Sync),
-    /// The default's size in base units; `None` for flags and text.
+    /// Returns the default in base units; `None` for flags and texts.
     pub default_base: &'static (dyn Fn() -> Option<f64> + Send + Sync),
+    /// True if the key must be present.
     pub required: bool,
+    /// The smallest value that is allowed, in base units.
     pub min: f64,
+    /// The largest value that is allowed, in base units.
     pub max: f64,
+    /// The sentences that describe the parameter.
     pub doc: &'static str,
 }
 
-/// A struct of declared parameters; `params!` writes the implementation.
+/// A struct of declared parameters. [`params!`](crate::params) implements it.
 pub trait Params: Sized + Clone {
+    /// The declarations, in order.
     const SPECS: &'static [ParamSpec];
 
-    /// Every parameter at its default (required ones at their example).
+    /// Returns the struct with every parameter at its default (required ones at their example).
     fn defaults() -> Self;
 
-    /// # Errors
-    /// Where `name` is not declared, or `value` is of another type or out of range.
-    fn set(&mut self, name: &str, value: &Value) -> Result<(), ParamError>;
-
-    fn get(&self, name: &str) -> Option<Value>;
-
-    /// The size of a parameter in base units, of a list its least; `None` for flags and text, and
-    /// where `name` is not declared.
-    fn base(&self, name: &str) -> Option<f64>;
-
-    /// Defaults with `given` on top.
+    /// Sets the parameter `name`.
     ///
     /// # Errors
-    /// The first key that is unknown, wrong or missing.
-    fn read(given: &[(String, Value)]) -> Result<Self, ParamError> {
+    /// If `name` is not declared, or `value` has the wrong type or is out of range.
+    fn set(&mut self, name: &str, value: &Value) -> Result<(), ParamError>;
+
+    /// Returns the value of the parameter `name`; `None` if it is not declared.
+    fn get(&self, name: &str) -> Option<Value>;
+
+    /// Returns a parameter in base units, or the smallest element of a list; `None` for flags and
+    /// texts, and if `name` is not declared.
+    fn base(&self, name: &str) -> Option<f64>;
+
+    /// Reads parameters: those in `values`, and defaults for the rest.
+    ///
+    /// # Errors
+    /// If a key is unknown, has a wrong value, or is required and missing. The error is about the
+    /// first such key.
+    fn read(values: &[(String, Value)]) -> Result<Self, ParamError> {
         let mut params = Self::defaults();
-        for (name, value) in given {
+        for (name, value) in values {
             params.set(name, value)?;
         }
         for spec in Self::SPECS {
-            if spec.required && !given.iter().any(|(name, _)| name == spec.name) {
+            if spec.required && !values.iter().any(|(name, _)| name == spec.name) {
                 return Err(ParamError::new(spec.name, "nothing", spec.allowed));
             }
         }
@@ -377,9 +408,9 @@ pub trait Params: Sized + Clone {
     }
 }
 
-/// Parameters with a value each, whatever their type.
+/// Access to the values of parameters without knowledge of their struct.
 pub trait ParamTable {
-    /// Returns every parameter with its value, in the order of their declaration.
+    /// Returns every parameter with its value, in the order of declaration.
     fn values(&self) -> Vec<(&'static str, Value)>;
 }
 
@@ -390,10 +421,10 @@ impl<P: Params> ParamTable for P {
     }
 }
 
-/// Checks a value against its declared range.
+/// Checks that a value is in its declared range. `raw` is its notation, for the error.
 ///
 /// # Errors
-/// Where a part of it lies outside, or is not a number.
+/// If any part of the value is out of range or NaN.
 pub fn in_range<T: ParamType>(spec: &ParamSpec, value: &T, raw: &Value) -> Result<(), ParamError> {
     match value.extent() {
         Some((low, high)) if !(low >= spec.min && high <= spec.max) => Err(ParamError::new(
@@ -405,7 +436,7 @@ pub fn in_range<T: ParamType>(spec: &ParamSpec, value: &T, raw: &Value) -> Resul
     }
 }
 
-/// A bound of the range, with its unit.
+/// Returns a bound of the range with its unit.
 fn base(bound: f64, spec: &ParamSpec) -> String {
     format!("{bound}{}", spec.unit)
 }
@@ -413,36 +444,39 @@ fn base(bound: f64, spec: &ParamSpec) -> String {
 /// Refuses goals for a design rule that has none.
 ///
 /// # Errors
-/// The first goal.
+/// If there is a goal. The error is about the first one.
 pub fn no_goals(goals: &[(String, Value)]) -> Result<(), ParamError> {
     goals.first().map_or(Ok(()), |(name, _)| {
         Err(unknown_key(name, std::iter::empty()))
     })
 }
 
-/// The error for a key that is not declared, with the nearest declared one as a suggestion.
-pub fn unknown_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> ParamError {
-    let known: Vec<&str> = known.collect();
-    let allowed = match nearest(key, &known) {
-        None if known.is_empty() => "none".to_owned(),
-        Some(near) => format!("{} (did you mean {near:?}?)", known.join(", ")),
-        None => known.join(", "),
+/// Returns the error for a key that is not among the `declared` ones, with the most similar one as a
+/// suggestion.
+pub fn unknown_key<'a>(key: &str, declared: impl Iterator<Item = &'a str>) -> ParamError {
+    let declared: Vec<&str> = declared.collect();
+    let allowed = match nearest(key, &declared) {
+        None if declared.is_empty() => "none".to_owned(),
+        Some(near) => format!("{} (did you mean {near:?}?)", declared.join(", ")),
+        None => declared.join(", "),
     };
     ParamError::new(key, "a key that is not known here", allowed)
 }
 
-/// The closest of `words` to `word`, if close enough to be a slip of the fingers.
+/// Returns the element of `words` most similar to `word`; `None` if none is similar enough for a
+/// typing error.
 pub fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
     words
         .iter()
-        .map(|known| (edits(word, known), *known))
-        .filter(|(distance, known)| *distance <= (known.len() / 3).max(1))
+        .map(|candidate| (edit_distance(word, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
         .min()
-        .map(|(_, known)| known)
+        .map(|(_, candidate)| candidate)
 }
 
-/// Edit distance with a swap of neighbours as one edit (Damerau, restricted).
-fn edits(a: &str, b: &str) -> usize {
+/// Returns the edit distance in which swapping neighbours is one edit (the restricted
+/// Damerau-Levenshtein distance).
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut d: Vec<Vec<usize>> = (0..=a.len())
         .map(|i| (0..=b.len()).map(|j| if i == 0 { j } else { i }).collect())
@@ -469,7 +503,7 @@ fn edits(a: &str, b: &str) -> usize {
 /// params! {
 ///     /// Parameters of a law.
 ///     pub struct Example {
-///         /// Queue length to hold.
+///         /// Queue length to control.
 ///         target: Packets = Packets(50.0), 0.0 => 1e9;
 ///         /// Time between two samples.
 ///         interval: Span = Span::from_millis(10), 1e-6 => 10.0;
@@ -479,8 +513,8 @@ fn edits(a: &str, b: &str) -> usize {
 /// }
 /// assert_eq!(Example::defaults().target, Packets(50.0));
 /// ```
-/// A range, in base units, is for types that have a size; without one every size is allowed.
-/// After it, `, required` makes the key compulsory; its default then serves as an example.
+/// The range is in base units and applies to types that have a size; without a range every size is
+/// allowed. `, required` after the range makes the key compulsory; its default is then an example.
 #[macro_export]
 macro_rules! params {
     (
@@ -534,12 +568,12 @@ macro_rules! params {
                     })?;
                 $(
                     if name == stringify!($field) {
-                        let read = <$type as $crate::ParamType>::from_value(value)
+                        let parsed = <$type as $crate::ParamType>::from_value(value)
                             .map_err(|allowed| {
                                 $crate::ParamError::new(name, value, allowed)
                             })?;
-                        $crate::in_range(spec, &read, value)?;
-                        self.$field = read;
+                        $crate::in_range(spec, &parsed, value)?;
+                        self.$field = parsed;
                         return Ok(());
                     }
                 )*
@@ -580,7 +614,7 @@ mod tests {
     use super::*;
 
     params! {
-        /// Every type a parameter can have.
+        /// Parameters of several types.
         struct Sample {
             /// A queue length.
             target: Packets = Packets(50.0), 0.0 => 1000.0;
@@ -592,12 +626,13 @@ mod tests {
             gentle: bool = true;
             /// Several times.
             rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 10.0;
-            /// A rate that must be given.
+            /// A rate that is required.
             rate: Rate = Rate::from_bps(1_000_000), 1.0 => 1e12, required;
         }
     }
 
-    fn given(key: &str, value: Value) -> Vec<(String, Value)> {
+    /// Returns the required key and another one.
+    fn values(key: &str, value: Value) -> Vec<(String, Value)> {
         vec![
             ("rate".into(), Value::Text("1Mbit/s".into())),
             (key.into(), value),
@@ -605,29 +640,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_replaces_the_default() {
-        let read = Sample::read(&given("target", Value::Text("75p".into()))).unwrap();
-        assert_eq!(read.target, Packets(75.0));
-        assert_eq!(read.gain, 0.5);
-        assert_eq!(read.get("interval"), Some(Value::Text("10ms".into())));
+    fn values_replace_defaults() {
+        let sample = Sample::read(&values("target", Value::Text("75p".into()))).unwrap();
+        assert_eq!(sample.target, Packets(75.0));
+        assert_eq!(sample.gain, 0.5);
+        assert_eq!(sample.get("interval"), Some(Value::Text("10ms".into())));
     }
 
     #[test]
-    fn errors_name_key_found_and_allowed() {
-        let error = Sample::read(&given("gain", Value::Number(1.5))).unwrap_err();
+    fn errors_state_the_key_the_value_and_what_is_allowed() {
+        let error = Sample::read(&values("gain", Value::Number(1.5))).unwrap_err();
         assert_eq!(error.to_string(), "gain: found 1.5, allowed: 0 to 1");
-        let error = Sample::read(&given("gian", Value::Number(0.5))).unwrap_err();
+        let error = Sample::read(&values("gian", Value::Number(0.5))).unwrap_err();
         assert!(error.allowed.contains("did you mean \"gain\""), "{error}");
-        let error = Sample::read(&given("interval", Value::Integer(5))).unwrap_err();
+        let error = Sample::read(&values("interval", Value::Integer(5))).unwrap_err();
         assert!(error.allowed.contains("15ms"), "{error}");
-        let error = Sample::read(&given("gain", Value::Number(f64::NAN))).unwrap_err();
+        let error = Sample::read(&values("gain", Value::Number(f64::NAN))).unwrap_err();
         assert_eq!(error.allowed, "a number");
         assert_eq!(Sample::read(&[]).unwrap_err().key, "rate");
     }
 
     #[test]
-    fn a_list_may_be_one_value() {
-        let rtt = |value| Sample::read(&given("rtt", value)).map(|s| s.rtt.len());
+    fn a_list_may_be_written_as_a_bare_value() {
+        let rtt = |value| Sample::read(&values("rtt", value)).map(|s| s.rtt.len());
         assert_eq!(rtt(Value::Text("50ms".into())), Ok(1));
         let two = Value::List(vec![Value::Text("50ms".into()), Value::Text("60ms".into())]);
         assert_eq!(rtt(two), Ok(2));
@@ -636,15 +671,15 @@ mod tests {
     }
 
     #[test]
-    fn only_slips_are_suggested() {
+    fn only_similar_names_are_suggested() {
         assert_eq!(nearest("taget", &["target", "rate"]), Some("target"));
         assert_eq!(nearest("colour", &["target", "rate"]), None);
     }
 
     proptest::proptest! {
         #[test]
-        fn edits_are_counted_as_elsewhere(a in "[ab_é]{0,7}", b in "[ab_é]{0,7}") {
-            proptest::prop_assert_eq!(edits(&a, &b), strsim::osa_distance(&a, &b));
+        fn the_edit_distance_is_that_of_strsim(a in "[ab_é]{0,7}", b in "[ab_é]{0,7}") {
+            proptest::prop_assert_eq!(edit_distance(&a, &b), strsim::osa_distance(&a, &b));
         }
     }
 }

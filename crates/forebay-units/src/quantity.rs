@@ -12,7 +12,7 @@ const NANOS_PER_SEC: f64 = 1e9;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// A length of time, in nanoseconds.
+/// A duration, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
@@ -24,56 +24,62 @@ pub struct Rate(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
-/// A queue length, in packets. Averages and set-points need not be whole.
+/// A queue length, in packets. Averages and set-points need not be integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Packets(pub f64);
 
-/// What a law holds its queue at: a length, or the time that a packet waits in it.
+/// The set-point of a law: a queue length, or a queuing delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SetPoint {
-    /// Queue length in packets; it need not be whole.
+    /// A queue length in packets, which need not be an integer.
     Packets(f64),
-    /// Queuing delay.
+    /// A queuing delay.
     Delay(Span),
 }
 
 impl Time {
+    /// The start of the run.
     pub const ZERO: Time = Time(0);
+    /// The latest instant, after about 584 years.
     pub const MAX: Time = Time(u64::MAX);
-    /// A deadline that does not come. It is later than every other, so that the earliest of several
-    /// deadlines is their minimum; `None` would be the smallest and take twice the space.
+    /// A deadline that is never reached. It is later than every other, so that the earliest of several
+    /// deadlines is their minimum. An `Option` would take twice the space, and its `None` is the
+    /// smallest value.
     pub const NEVER: Time = Time::MAX;
 
+    /// Returns the instant `ns` nanoseconds after the start of the run.
     pub const fn from_nanos(ns: u64) -> Time {
         Time(ns)
     }
+    /// Returns the nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
+    /// Returns the seconds since the start of the run.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SEC
     }
-    /// Whole microseconds.
+    /// Returns the microseconds since the start of the run, rounded down.
     #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
-    /// Whole milliseconds.
+    /// Returns the milliseconds since the start of the run, rounded down.
     #[inline]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
-    /// The next instant, a nanosecond later.
+    /// Returns the next instant, a nanosecond later.
     #[inline]
     pub const fn just_after(self) -> Time {
         Time(self.0.saturating_add(1))
     }
-    /// Time since the start of the run.
+    /// Returns the time since the start of the run.
     #[inline]
     pub const fn since_start(self) -> Span {
         Span(self.0)
     }
-    /// Time since `earlier`; zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -108,51 +114,60 @@ impl Sub<Span> for Time {
 }
 
 impl Span {
+    /// No time.
     pub const ZERO: Span = Span(0);
+    /// The longest duration, about 584 years.
     pub const MAX: Span = Span(u64::MAX);
 
+    /// Returns a duration of `ns` nanoseconds.
     pub const fn from_nanos(ns: u64) -> Span {
         Span(ns)
     }
+    /// Returns a duration of `us` microseconds.
     pub const fn from_micros(us: u64) -> Span {
         Span(us * 1_000)
     }
+    /// Returns a duration of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Span {
         Span(ms * 1_000_000)
     }
+    /// Returns a duration of `s` seconds.
     pub const fn from_secs(s: u64) -> Span {
         Span(s * 1_000_000_000)
     }
-    /// Nearest nanosecond; negative and NaN become zero.
+    /// Returns a duration of `s` seconds, rounded to a nanosecond; zero if `s` is negative or NaN.
     pub fn from_secs_f64(s: f64) -> Span {
         Span(whole_u64((s * NANOS_PER_SEC).round()))
     }
+    /// Returns the duration in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
+    /// Returns the duration in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SEC
     }
-    /// Whole microseconds.
+    /// Returns the duration in microseconds, rounded down.
     #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
-    /// Whole milliseconds.
+    /// Returns the duration in milliseconds, rounded down.
     #[inline]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
-    /// Nanoseconds as a real number.
+    /// Returns the duration in nanoseconds as a floating-point number.
     #[inline]
     pub const fn as_nanos_f64(self) -> f64 {
         self.0 as f64
     }
-    /// Difference of two lengths, whichever is longer.
+    /// Returns the absolute difference of two durations.
     #[inline]
     pub const fn abs_diff(self, other: Span) -> Span {
         Span(self.0.abs_diff(other.0))
     }
+    /// Returns true if the duration is zero.
     #[inline]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -173,7 +188,7 @@ impl AddAssign for Span {
     }
 }
 
-/// Zero where the second is longer.
+/// Subtracts durations. The result is zero if the second one is longer.
 impl Sub for Span {
     type Output = Span;
     #[inline]
@@ -204,7 +219,7 @@ impl Mul<Span> for u64 {
     }
 }
 
-/// Rounds down to a nanosecond.
+/// Divides a duration, rounding down to a nanosecond.
 impl Div<u64> for Span {
     type Output = Span;
     #[inline]
@@ -213,7 +228,7 @@ impl Div<u64> for Span {
     }
 }
 
-/// How often the second fits whole into the first.
+/// Returns how many times the second duration fits into the first.
 impl Div for Span {
     type Output = u64;
     #[inline]
@@ -229,18 +244,20 @@ impl Sum for Span {
 }
 
 impl Rate {
+    /// Returns a rate of `bps` bits per second.
     pub const fn from_bps(bps: u64) -> Rate {
         Rate(bps)
     }
+    /// Returns the rate in bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
-    /// Packets of `packet` bytes per second.
+    /// Returns the rate in packets of `packet` bytes per second.
     pub fn packets_per_sec(self, packet: Bytes) -> f64 {
         self.0 as f64 / (8.0 * packet.0 as f64)
     }
-    /// Time to send `bytes`, rounded down, and what rounding left in units of 1/rate ns.
-    /// Feeding the remainder into the next call keeps the long-run rate exact.
+    /// Returns the time to send `bytes`, rounded down to a nanosecond, and the remainder of rounding in
+    /// units of 1/rate ns. Passing the remainder to the next call keeps the long-run rate exact.
     ///
     /// # Panics
     /// If the rate is zero.
@@ -253,24 +270,24 @@ impl Rate {
         }
     }
 
-    /// A transmission of gigabytes in one piece, whose work is more than 64 bits hold.
+    /// Computes a transmission of gigabytes, which needs 128-bit arithmetic.
     #[cold]
     fn long_transmission(self, bytes: u32, remainder: u64) -> (Span, u64) {
         let work = u128::from(bytes) * 8_000_000_000 + u128::from(remainder);
         let rate = u128::from(self.0);
-        let whole = |x: u128| u64::try_from(x).unwrap_or(u64::MAX);
-        (Span(whole(work / rate)), whole(work % rate))
+        let saturated = |x: u128| u64::try_from(x).unwrap_or(u64::MAX);
+        (Span(saturated(work / rate)), saturated(work % rate))
     }
 }
 
-/// Why a text is not a quantity of the wanted kind: what would be.
+/// The error of a text that is not a quantity of the expected kind: a description of those that are.
 pub type Allowed = String;
 
 /// Names of units, each with its size.
-type Names = &'static [(&'static str, f64)];
+type UnitNames = &'static [(&'static str, f64)];
 
-/// In nanoseconds.
-const TIMES: Names = &[
+/// Units of time, in nanoseconds.
+const TIMES: UnitNames = &[
     ("ns", 1.0),
     ("us", 1e3),
     ("µs", 1e3),
@@ -279,8 +296,8 @@ const TIMES: Names = &[
     ("min", 6e10),
     ("h", 3.6e12),
 ];
-/// In bit/s.
-const RATES: Names = &[
+/// Units of rates, in bit/s.
+const RATES: UnitNames = &[
     ("bit/s", 1.0),
     ("kbit/s", 1e3),
     ("Mbit/s", 1e6),
@@ -291,8 +308,8 @@ const RATES: Names = &[
     ("Mbps", 1e6),
     ("Gbps", 1e9),
 ];
-/// In bytes.
-const SIZES: Names = &[
+/// Units of sizes, in bytes.
+const SIZES: UnitNames = &[
     ("B", 1.0),
     ("kB", 1e3),
     ("MB", 1e6),
@@ -301,18 +318,19 @@ const SIZES: Names = &[
     ("MiB", 1024.0 * 1024.0),
     ("GiB", 1024.0 * 1024.0 * 1024.0),
 ];
-/// In packets.
-const QUEUES: Names = &[("p", 1.0), ("pkt", 1.0), ("pkts", 1.0)];
+/// Units of queue lengths, in packets.
+const QUEUES: UnitNames = &[("p", 1.0), ("pkt", 1.0), ("pkts", 1.0)];
 
-/// Every unit: the base unit, its size in what the names are counted in, and the names.
-const UNITS: &[(&str, f64, Names)] = &[
+/// All units: the base unit, the factor from the sizes of the names to the base unit, and the names.
+const UNITS: &[(&str, f64, UnitNames)] = &[
     ("s", 1e-9, TIMES),
     ("bit/s", 1.0, RATES),
     ("B", 1.0, SIZES),
     ("p", 1.0, QUEUES),
 ];
 
-/// The base unit ("s", "bit/s", "B" or "p") of the unit of this name, and the unit's size in it.
+/// Returns the base unit ("s", "bit/s", "B" or "p") of the unit with this name, and the size of the unit
+/// in it; `None` if there is no such unit.
 pub fn unit(name: &str) -> Option<(&'static str, f64)> {
     UNITS.iter().find_map(|(base, scale, names)| {
         let (_, size) = names.iter().find(|(other, _)| *other == name)?;
@@ -320,7 +338,7 @@ pub fn unit(name: &str) -> Option<(&'static str, f64)> {
     })
 }
 
-/// Names of all units with this base unit.
+/// Returns the names of all units with this base unit.
 pub fn unit_names(base: &str) -> Vec<&'static str> {
     let of_base = UNITS.iter().filter(|(other, _, _)| *other == base);
     of_base
@@ -328,11 +346,12 @@ pub fn unit_names(base: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Splits `"40Mbit/s"` into 40.0 and `"Mbit/s"`, whether or not there is such a unit; a plain number
-/// has an empty one.
+/// Splits `"40Mbit/s"` into 40.0 and `"Mbit/s"`; `None` if the text does not start with a number. The
+/// unit need not exist, and is empty for a plain number.
 pub fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
-    // 'e' may be an exponent ("1e3p") or the start of a unit: take the longest prefix that parses.
+    // 'e' may be an exponent ("1e3p") or the start of a unit: the number is the longest prefix that
+    // parses.
     let end = text
         .char_indices()
         .map(|(i, c)| i + c.len_utf8())
@@ -346,22 +365,27 @@ pub fn number_and_unit(text: &str) -> Option<(f64, &str)> {
         .then_some((number, text[end..].trim_start()))
 }
 
+/// Returns the number in `text` times the size of its unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = number_and_unit(text)?;
     let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
     Some(number * scale)
 }
 
-/// A whole number of at most 2^63, so that sums of two never wrap.
+/// Rounds to an integer of at most 2^63, so that the sum of two does not overflow; `None` out of range.
 fn whole(x: f64) -> Option<u64> {
     (0.0..=9.2e18).contains(&x).then(|| whole_u64(x.round()))
 }
 
 impl Span {
+    /// A description of the texts that are times.
     pub const ALLOWED: &'static str =
         r#"a time with its unit, such as "15ms" (ns, us, ms, s, min, h)"#;
 
-    /// Parses `"15ms"`.
+    /// Parses a time such as `"15ms"`.
+    ///
+    /// # Errors
+    /// If the text is not a time with its unit. The error describes those that are.
     pub fn parse(text: &str) -> Result<Span, Allowed> {
         scaled(text, TIMES)
             .and_then(whole)
@@ -371,10 +395,14 @@ impl Span {
 }
 
 impl Rate {
+    /// A description of the texts that are rates.
     pub const ALLOWED: &'static str =
         r#"a rate with its unit, such as "45Mbit/s" (bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s)"#;
 
-    /// Parses `"40Mbit/s"`; `"Mbps"` is understood too.
+    /// Parses a rate such as `"40Mbit/s"` or `"40Mbps"`.
+    ///
+    /// # Errors
+    /// If the text is not a rate with its unit. The error describes those that are.
     pub fn parse(text: &str) -> Result<Rate, Allowed> {
         scaled(text, RATES)
             .and_then(whole)
@@ -384,10 +412,14 @@ impl Rate {
 }
 
 impl Bytes {
+    /// A description of the texts that are sizes.
     pub const ALLOWED: &'static str =
         r#"a size with its unit, such as "500B" (B, kB, MB, GB, KiB, MiB, GiB)"#;
 
-    /// Parses `"500B"`, `"64kB"`, `"1MiB"`.
+    /// Parses a size such as `"500B"`, `"64kB"` or `"1MiB"`.
+    ///
+    /// # Errors
+    /// If the text is not a size with its unit. The error describes those that are.
     pub fn parse(text: &str) -> Result<Bytes, Allowed> {
         scaled(text, SIZES)
             .and_then(whole)
@@ -397,9 +429,13 @@ impl Bytes {
 }
 
 impl Packets {
+    /// A description of the texts that are queue lengths.
     pub const ALLOWED: &'static str = r#"a number of packets, such as "200p""#;
 
-    /// Parses `"200p"`.
+    /// Parses a queue length such as `"200p"`.
+    ///
+    /// # Errors
+    /// If the text is not a number of packets. The error describes those that are.
     pub fn parse(text: &str) -> Result<Packets, Allowed> {
         scaled(text, QUEUES)
             .map(Packets)
@@ -408,11 +444,15 @@ impl Packets {
 }
 
 impl SetPoint {
+    /// A description of the texts that are set-points.
     pub const ALLOWED: &'static str =
         r#"a queue length such as "200p", or a queuing delay such as "15ms" (at most 1000s)"#;
     const LONGEST: Span = Span::from_secs(1000);
 
-    /// Parses `"200p"` or `"15ms"`.
+    /// Parses a queue length such as `"200p"` or a delay such as `"15ms"`.
+    ///
+    /// # Errors
+    /// If the text is neither, or the delay is above 1000 s. The error describes those that are.
     pub fn parse(text: &str) -> Result<SetPoint, Allowed> {
         if let Ok(Packets(packets)) = Packets::parse(text) {
             return Ok(SetPoint::Packets(packets));
@@ -423,8 +463,8 @@ impl SetPoint {
         }
     }
 
-    /// The queue in packets at a link that sends `pkts_per_s`. A delay d is the queue d·C: what
-    /// the link sends while a packet waits.
+    /// Returns the set-point in packets at a link that sends `pkts_per_s`. A delay d is a queue of d·C
+    /// packets, which the link sends while a packet waits.
     pub fn pkts_at(self, pkts_per_s: f64) -> f64 {
         match self {
             SetPoint::Packets(packets) => packets,
@@ -432,7 +472,7 @@ impl SetPoint {
         }
     }
 
-    /// [`pkts_at`](SetPoint::pkts_at) a link of `rate` that carries packets of this size.
+    /// Returns the set-point in packets at a link with this rate and packet size.
     pub fn pkts(self, rate: Rate, packet: Bytes) -> f64 {
         match self {
             SetPoint::Packets(packets) => packets,
@@ -440,7 +480,7 @@ impl SetPoint {
         }
     }
 
-    /// The same kind of set-point, `factor` times as high.
+    /// Returns the set-point multiplied by `factor`; a delay is at most 1000 s.
     pub fn scaled(self, factor: f64) -> SetPoint {
         match self {
             SetPoint::Packets(packets) => SetPoint::Packets(factor * packets),
@@ -452,7 +492,7 @@ impl SetPoint {
     }
 }
 
-/// Writes `value` in the largest unit that leaves it at least 1.
+/// Writes `value` in the largest unit in which it is at least 1.
 fn with_unit(f: &mut fmt::Formatter, value: f64, units: &[(f64, &str)]) -> fmt::Result {
     let (scale, unit) = units
         .iter()
@@ -522,10 +562,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_point_is_a_length_or_a_delay() {
+    fn a_set_point_is_a_queue_length_or_a_delay() {
         for (text, pkts) in [("200p", 200.0), ("15ms", 56.25), ("0s", 0.0)] {
             let set_point = SetPoint::parse(text).unwrap();
-            // 30 Mbit/s in packets of 1000 bytes: 3750 packets/s.
+            // 30 Mbit/s are 3750 packets of 1000 bytes per second.
             assert_eq!(
                 set_point.pkts(Rate::from_bps(30_000_000), Bytes(1000)),
                 pkts
@@ -542,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_read_with_their_unit() {
+    fn quantities_are_parsed_with_their_unit() {
         assert_eq!(Span::parse("15ms"), Ok(Span::from_millis(15)));
         assert_eq!(Span::parse(" 1.5 s "), Ok(Span::from_millis(1500)));
         assert_eq!(Span::parse("2e-3s"), Ok(Span::from_millis(2)));
@@ -552,8 +592,8 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_of_one_kind_of_quantity() {
-        let reads = |base: &str, text: &str| match base {
+    fn a_unit_belongs_to_one_kind_of_quantity() {
+        let parses = |base: &str, text: &str| match base {
             "s" => Span::parse(text).is_ok(),
             "bit/s" => Rate::parse(text).is_ok(),
             "B" => Bytes::parse(text).is_ok(),
@@ -562,8 +602,12 @@ mod tests {
         let bases = || UNITS.iter().map(|(base, _, _)| *base);
         for base in bases() {
             for name in bases().flat_map(unit_names) {
-                let is = unit(name).is_some_and(|(of, _)| of == base);
-                assert_eq!(reads(base, &format!("1{name}")), is, "{name} of {base}");
+                let belongs = unit(name).is_some_and(|(unit_base, _)| unit_base == base);
+                assert_eq!(
+                    parses(base, &format!("1{name}")),
+                    belongs,
+                    "{name} of {base}"
+                );
             }
         }
         assert_eq!(unit("ms"), Some(("s", 1e-3)));
@@ -594,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn text_round_trips() {
+    fn quantities_round_trip_through_text() {
         for text in ["15ms", "2s", "333us", "1ns"] {
             let span = Span::parse(text).unwrap();
             assert_eq!(Span::parse(&span.to_string()), Ok(span));
@@ -614,8 +658,8 @@ mod tests {
         }
         // Nine packets of 4000 bits at 45 Mbit/s take exactly 800 us.
         assert_eq!((total, rem), (800_000, 0));
-        // 4 GiB less a byte at 8 bit/s take as many seconds, and a remainder of up to the rate counts.
-        let (takes, rem) = Rate::from_bps(8).transmission(u32::MAX, 7);
-        assert_eq!((takes, rem), (Span::from_secs(u32::MAX.into()), 7));
+        // At 8 bit/s, 4 GiB − 1 bytes take as many seconds; the remainder is below the rate.
+        let (duration, rem) = Rate::from_bps(8).transmission(u32::MAX, 7);
+        assert_eq!((duration, rem), (Span::from_secs(u32::MAX.into()), 7));
     }
 }

@@ -1,107 +1,112 @@
-//! A queue in a ring of a power of two places: what queues of packets need of `VecDeque`, in fewer
-//! instructions, and inlined where packets pass.
+//! A ring buffer: the part of `VecDeque` that packet queues need, in fewer instructions and inlined
+//! into the packet path.
 
-/// Values in the order in which they were pushed.
+/// A queue of values in the order in which they were pushed. Its capacity is a power of two.
 #[derive(Clone, Debug, Default)]
 pub struct Ring<T> {
-    /// A power of two of places, or none.
-    places: Vec<T>,
-    /// Numbers of pops and pushes; they wrap.
+    /// The slots: a power of two, or none.
+    slots: Vec<T>,
+    /// The number of values popped, modulo 2^64.
     popped: usize,
+    /// The number of values pushed, modulo 2^64.
     pushed: usize,
 }
 
 impl<T: Copy> Ring<T> {
+    /// Creates an empty queue.
     #[must_use]
     pub const fn new() -> Ring<T> {
         Ring {
-            places: Vec::new(),
+            slots: Vec::new(),
             popped: 0,
             pushed: 0,
         }
     }
 
+    /// Returns the number of values.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.pushed.wrapping_sub(self.popped)
     }
 
+    /// Returns true if there are no values.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.pushed == self.popped
     }
 
-    /// The value `ahead` places behind the first.
+    /// Returns the value at `position`, counted from the first, which is at 0.
     #[inline(always)]
-    pub fn get(&self, ahead: usize) -> Option<&T> {
-        if ahead >= self.len() {
+    pub fn get(&self, position: usize) -> Option<&T> {
+        if position >= self.len() {
             return None;
         }
-        let at = self.popped.wrapping_add(ahead) & self.places.len().wrapping_sub(1);
-        self.places.get(at)
+        let at = self.popped.wrapping_add(position) & self.slots.len().wrapping_sub(1);
+        self.slots.get(at)
     }
 
-    /// The first values, as many as lie one behind the other in memory: at least one, if there is
-    /// any.
+    /// Returns the first values that are contiguous in memory: at least one, unless the queue is empty.
     #[inline(always)]
     pub fn front(&self) -> &[T] {
-        let first = self.popped & self.places.len().wrapping_sub(1);
-        let behind = self.places.get(first..).unwrap_or_default();
-        behind.get(..self.len()).unwrap_or(behind)
+        let first = self.popped & self.slots.len().wrapping_sub(1);
+        let contiguous = self.slots.get(first..).unwrap_or_default();
+        contiguous.get(..self.len()).unwrap_or(contiguous)
     }
 
+    /// Appends a value.
     #[inline(always)]
     pub fn push(&mut self, value: T) {
-        if self.len() == self.places.len() {
+        if self.len() == self.slots.len() {
             self.grow(value);
         }
-        let at = self.pushed & (self.places.len().wrapping_sub(1));
-        self.places[at] = value;
+        let at = self.pushed & (self.slots.len().wrapping_sub(1));
+        self.slots[at] = value;
         self.pushed = self.pushed.wrapping_add(1);
     }
 
-    /// Takes the first value away; there is one.
+    /// Removes the first value. The queue must not be empty.
     #[inline(always)]
     pub fn pop(&mut self) {
-        debug_assert!(!self.is_empty(), "nothing to take");
+        debug_assert!(!self.is_empty(), "the queue is empty");
         self.popped = self.popped.wrapping_add(1);
     }
 
-    /// Takes so many of the first values away; there are as many.
+    /// Removes the first `count` values. There must be as many.
     #[inline(always)]
     pub fn pop_front(&mut self, count: usize) {
-        debug_assert!(count <= self.len(), "not so many to take");
+        debug_assert!(count <= self.len(), "the queue has fewer values");
         self.popped = self.popped.wrapping_add(count);
     }
 
-    /// Takes the last value away.
+    /// Removes and returns the last value.
     pub fn pop_last(&mut self) -> Option<T> {
         let last = self.get(self.len().checked_sub(1)?).copied();
         self.pushed = self.pushed.wrapping_sub(1);
         last
     }
 
-    /// Takes out the value `ahead` places behind the first; those before it move up.
-    pub fn remove(&mut self, ahead: usize) -> Option<T> {
-        let value = *self.get(ahead)?;
-        let mask = self.places.len().wrapping_sub(1);
-        for place in (0..ahead).rev() {
-            let at = self.popped.wrapping_add(place);
-            self.places[at.wrapping_add(1) & mask] = self.places[at & mask];
+    /// Removes and returns the value at `position`, counted from the first. The values before it move
+    /// by one slot.
+    pub fn remove(&mut self, position: usize) -> Option<T> {
+        let value = *self.get(position)?;
+        let mask = self.slots.len().wrapping_sub(1);
+        for earlier in (0..position).rev() {
+            let at = self.popped.wrapping_add(earlier);
+            self.slots[at.wrapping_add(1) & mask] = self.slots[at & mask];
         }
         self.pop();
         Some(value)
     }
 
-    /// Doubles the number of places; `filler` stands in those that are free.
+    /// Doubles the number of slots; the free ones contain `filler`.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, filler: T) {
         let len = self.len();
-        let mut places = Vec::with_capacity((2 * len).max(4));
-        places.extend((0..len).filter_map(|ahead| self.get(ahead).copied()));
-        places.resize((2 * len).max(4), filler);
-        (self.places, self.popped, self.pushed) = (places, 0, len);
+        let mut slots = Vec::with_capacity((2 * len).max(4));
+        slots.extend((0..len).filter_map(|position| self.get(position).copied()));
+        slots.resize((2 * len).max(4), filler);
+        (self.slots, self.popped, self.pushed) = (slots, 0, len);
     }
 }
 
@@ -111,12 +116,12 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn values_leave_in_the_order_in_which_they_came() {
+    fn values_are_popped_in_the_order_in_which_they_were_pushed() {
         let (mut ring, mut want) = (Ring::new(), VecDeque::new());
         for i in 0..1000u32 {
             ring.push(i);
             want.push_back(i);
-            // Wraps many times between two growths.
+            // The ring wraps many times between two growths.
             for _ in 0..(i % 3).min(i % 2 + i / 900) {
                 assert_eq!(ring.get(0).copied(), want.pop_front());
                 ring.pop();

@@ -1,14 +1,15 @@
-//! Seeded random streams: one per component, so that a component that draws more or less
-//! leaves the others' draws as they were (common random numbers across laws).
+//! Seeded random streams, one per component. The draws of a component do not affect those of others,
+//! so that runs under different laws share their random numbers.
 
 use crate::Fnv1a;
 
-/// xoshiro256++ of Blackman and Vigna, seeded through SplitMix64 as they advise.
+/// The generator xoshiro256++ of Blackman and Vigna, seeded by SplitMix64 as its authors recommend.
 #[derive(Clone, Debug)]
 pub struct Rng {
     s: [u64; 4],
 }
 
+/// Returns the next output of SplitMix64.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -18,9 +19,9 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl Rng {
-    /// The stream named `stream` of the run with this seed.
+    /// Creates the stream named `stream` of the run with this seed.
     pub fn new(seed: u64, stream: &str) -> Rng {
-        // Hashed, so that the name alone picks the stream, on every platform and version.
+        // The state is a hash of name and seed, on every platform and in every version.
         let mut hash = Fnv1a::default();
         hash.write(stream.bytes().chain(seed.to_le_bytes()));
         let mut state = hash.finish();
@@ -29,6 +30,7 @@ impl Rng {
         }
     }
 
+    /// Returns 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.s;
@@ -43,24 +45,24 @@ impl Rng {
         result
     }
 
-    /// Uniform on [0, 1), with 53 random bits.
+    /// Returns a number that is uniform on [0, 1), with 53 random bits.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// True with probability `p`; never for p ≤ 0 or NaN, always for p ≥ 1.
+    /// Returns true with probability `p`: never if p ≤ 0 or NaN, always if p ≥ 1.
     #[inline]
     pub fn chance(&mut self, p: f64) -> bool {
         self.uniform() < p
     }
 
-    /// Uniform on [low, high).
+    /// Returns a number that is uniform on [low, high).
     pub fn uniform_in(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
-    /// Exponential with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.uniform()).ln()
     }
@@ -71,8 +73,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matches_the_reference_generator() {
-        // First outputs of the authors' xoshiro256plusplus.c for the state 1, 2, 3, 4.
+    fn the_output_is_that_of_the_reference_implementation() {
+        // The first outputs of the authors' xoshiro256plusplus.c for the state 1, 2, 3, 4.
         let mut rng = Rng { s: [1, 2, 3, 4] };
         let got: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
         assert_eq!(
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_seeds_differ() {
+    fn different_streams_and_seeds_give_different_numbers() {
         let first = |seed, stream| Rng::new(seed, stream).next_u64();
         assert_eq!(first(1, "law"), first(1, "law"));
         assert_ne!(first(1, "law"), first(2, "law"));
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_right() {
+    fn means_are_those_of_the_distributions() {
         let mut rng = Rng::new(7, "moments");
         let n = 200_000;
         let mean = (0..n).map(|_| rng.uniform()).sum::<f64>() / n as f64;

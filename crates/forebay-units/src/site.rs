@@ -1,16 +1,18 @@
-//! Where a queue and its law are put, and how much the queue can hold.
+//! The place in which a queue and its law work, and the size of the buffer.
 
 use crate::{Bytes, Rate, SetPoint, Span};
 
-/// How much a queue can hold.
+/// The size of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
+    /// A bound in packets.
     Packets(u32),
+    /// A bound in bytes.
     Bytes(u64),
 }
 
 impl Buffer {
-    /// Whether a packet of `bytes` fits beside what waits.
+    /// Returns true if a packet of `bytes` fits in addition to the queued packets.
     #[inline]
     pub fn has_room(self, queued_packets: u32, queued_bytes: u64, bytes: u32) -> bool {
         match self {
@@ -19,7 +21,7 @@ impl Buffer {
         }
     }
 
-    /// Whether this is more than it can hold.
+    /// Returns true if the queued packets exceed the buffer.
     #[inline]
     pub fn is_exceeded(self, queued_packets: u32, queued_bytes: u64) -> bool {
         match self {
@@ -29,52 +31,52 @@ impl Buffer {
     }
 }
 
-/// Where a law is put: what a check of its parameters, or a design, may need.
+/// The queue at which a law works, as needed to check its parameters or to design it.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
+    /// The rate of the link.
     pub rate: Rate,
-    /// Buffer in packets; one of bytes counts as packets of the usual size.
+    /// The buffer in packets. A buffer in bytes counts as packets of the usual size.
     pub buffer_pkts: f64,
-    /// Usual packet on the link.
+    /// The size of the link's usual packet.
     pub packet: Bytes,
 }
 
 impl Site {
-    /// A set-point in packets, a delay at the link's rate.
+    /// Returns a set-point in packets; a delay is converted at the link's rate.
     pub fn pkts(&self, set_point: SetPoint) -> f64 {
         set_point.pkts(self.rate, self.packet)
     }
 
-    /// The buffer in words, in packets, or as the delay that it can hold where `like` is a delay.
-    pub fn buffer_as(&self, like: SetPoint) -> String {
+    /// Returns a description of the buffer for an error message: in packets, or as a delay if
+    /// `set_point` is a delay.
+    pub fn buffer_as(&self, set_point: SetPoint) -> String {
         let pkts = self.buffer_pkts;
-        match like {
+        match set_point {
             SetPoint::Packets(_) => format!("the buffer, \"{pkts}p\""),
             SetPoint::Delay(_) => {
                 let delay_s = pkts / self.rate.packets_per_sec(self.packet);
-                format!(
-                    "what the buffer holds, \"{}\"",
-                    Span::from_secs_f64(delay_s)
-                )
+                format!("the buffer's delay, \"{}\"", Span::from_secs_f64(delay_s))
             }
         }
     }
 }
 
-/// Where a queue is put.
+/// The place in which a queue works.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSite {
-    /// Of the link that it feeds.
+    /// The rate of the link that the queue feeds.
     pub rate: Rate,
+    /// The size of the buffer.
     pub buffer: Buffer,
-    /// Usual packet on the link.
+    /// The size of the link's usual packet.
     pub packet: Bytes,
-    /// Whether a signal may be a CE mark; false turns every mark into a drop.
+    /// True if a signal may be a CE mark; otherwise every signal is a drop.
     pub ecn: bool,
 }
 
 impl QueueSite {
-    /// What a law is told of it. A buffer in bytes counts as the usual packets that it holds.
+    /// Returns the site of the queue's law. A buffer in bytes is converted to usual packets.
     pub fn law_site(&self) -> Site {
         Site {
             rate: self.rate,

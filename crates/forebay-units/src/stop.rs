@@ -1,21 +1,22 @@
-//! How a law that the caller brings ends its run: at once, and with a reason.
+//! The way in which a law supplied by the caller ends a run: immediately, with a reason.
 
 use std::panic::resume_unwind;
 
-/// Why a run ends before its time.
+/// The reason for which a run ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The law is at fault: a text for its author.
+    /// The law failed; the text is for its author.
     Fault(String),
-    /// Nobody wants the run any more.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl Stop {
-    /// Unwinds to whoever started the run and catches this. No hook of a law can
-    /// answer with an error: the laws of the registry have none, and packets should not pay for it.
+    /// Ends the run by unwinding to the function that started it, which catches the reason. The hooks
+    /// of a law return no `Result`, because registered laws never fail and packets should not pay for
+    /// the check.
     pub fn now(self) -> ! {
-        // Unlike `panic_any`, this prints nothing.
+        // Unlike `panic_any`, this does not call the panic hook, which would print a message.
         resume_unwind(Box::new(self))
     }
 }

@@ -3,8 +3,8 @@
     ForebayError
     ├── ScenarioError        a scenario, a law or a setting that cannot be used (a `ValueError`)
     │   └── ParameterError   an argument that cannot be used: its name and value, what is expected
-    │       └── OtherResultError   a folder that has the result of something else
-    ├── FormatError          a file that is not what it should be (a `ValueError`)
+    │       └── OtherResultError   a folder that holds the result of another command
+    ├── FormatError          a file that does not have the expected format (a `ValueError`)
     ├── RunError             a run that failed (a `RuntimeError`)
     ├── LinkError            a link that could not be set up (a `RuntimeError`)
     └── StoreError           a file of the store that cannot be used
@@ -20,18 +20,18 @@ from typing import Any
 
 
 def plain(text: str) -> str:
-    """Return a text of a foreign file for a terminal: control characters and the like replaced."""
+    """Return a text with each character that a terminal cannot print replaced."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def reason_of(error: Exception) -> str:
-    """Return what the system says of an error, in lower case and without the file's name."""
+    """Return the system's message of an error, in lower case and without the file's name."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return reason[:1].lower() + reason[1:]
 
 
 class ForebayError(Exception):
-    """The base of all errors of Forebay."""
+    """The base class of all errors of Forebay."""
 
 
 class ScenarioError(ForebayError, ValueError):
@@ -40,13 +40,13 @@ class ScenarioError(ForebayError, ValueError):
     Attributes
     ----------
     file : str
-        Name of the scenario; empty where the error is not about a file.
+        Name of the scenario; empty if the error is not about a file.
     line : int or None
-        Line of the file, counted from 1, where it is known.
+        Line of the file, counted from 1; None if it is unknown.
     key : str
-        Key of the scenario, such as "traffic.0.flows"; empty where the error is about no key.
+        Key of the scenario, such as "traffic.0.flows"; empty if the error is not about a key.
     expected : str
-        What would be right; empty where only the message says it.
+        Description of a correct value; empty if only the message has it.
     """
 
     def __init__(
@@ -61,6 +61,10 @@ class ScenarioError(ForebayError, ValueError):
         self.file, self.line, self.key, self.expected = file, line, key, expected
 
 
+#: Words with which a reason begins that goes on from the value.
+RELATIVE = ("which ", "for ")
+
+
 class ParameterError(ScenarioError):
     """An argument that cannot be used.
 
@@ -71,11 +75,11 @@ class ParameterError(ScenarioError):
     value : object
         The argument.
     expected : str
-        What would be right.
+        Description of a correct argument.
     reason : str
-        What is wrong with the argument; empty where `expected` says it.
+        The fault of the argument; empty if `expected` implies it.
     item : str
-        The part of the argument that is at fault; empty for all of it.
+        The part of the argument that is at fault; empty for the whole argument.
     """
 
     def __init__(
@@ -87,41 +91,50 @@ class ParameterError(ScenarioError):
 
     def text(self, label: str) -> str:
         """Return the message with another label, such as "--store", in place of the name."""
+        label = f"{label}: {self.item}" if self.item else label
+        if self.value is None:
+            return f"{label} is missing; expected {self.expected}"
         value = f'"{self.value}"' if isinstance(self.value, str | PathLike) else f"{self.value}"
-        item, reason = (f"{self.item}: " if self.item else ""), self.reason
-        if reason:
-            reason = f" {reason}" if reason.startswith("(") else f", {reason}"
-        return f"{label}: {item}found {value}{reason}, allowed: {self.expected}"
+        fault, reason = f"{value} is not valid", self.reason
+        if reason.startswith("("):
+            fault = f"{fault} {reason}"
+        elif reason.startswith(RELATIVE):
+            fault = f"{value}, {reason}, is not valid"
+        elif reason:
+            fault = f"{value}: {reason}"
+        return f"{label}: {fault}; expected {self.expected}"
 
 
 class OtherResultError(ParameterError):
-    """A folder that has the result of something else, which is not replaced unasked.
+    """A folder that holds the result of another command, which is replaced only on request.
 
     Attributes
     ----------
     command : str
         The command that made the result.
+    undigested : bool
+        True if the result has no digest, so that it cannot be compared with the new one.
     """
 
     def __init__(self, name: str, value: object, command: str, *, undigested: bool) -> None:
         self.command = command
-        former = " of a former version, with nothing to compare" if undigested else ""
-        reason = f"which has the result of `{command}`{former}"
-        super().__init__(name, value, "", reason=reason)
+        self.undigested = undigested
+        super().__init__(name, value, "")
 
     def text(self, label: str) -> str:
         """Return the message with another label; that of an option names an option."""
-        self.expected = (
-            f"{'--force' if label.startswith('--') else 'force=True'} to replace it, or another "
-            "directory"
+        version = " of a former version of Forebay" if self.undigested else ""
+        force = "--force" if label.startswith("--") else "force=True"
+        return (
+            f'{label}: "{self.value}" holds the result of `{self.command}`{version}; use {force} '
+            "to replace it, or another folder"
         )
-        return super().text(label)
 
 
 class FormatError(ForebayError, ValueError):
-    """A file that is not what it should be, with the reason.
+    """A file that does not have the expected format, with the reason.
 
-    The reason may quote the file; what a terminal does not show is replaced in it.
+    The reason may quote the file; characters that a terminal cannot print are replaced.
     """
 
     def __init__(self, reason: str) -> None:
@@ -138,9 +151,9 @@ class RunError(ForebayError, RuntimeError):
     seed : int
         Seed of the run.
     message : str
-        Why it failed.
+        The cause of the failure.
     result : Result or None
-        The runs that had finished; None where they are not kept.
+        The runs that had finished; None if they are not kept.
     """
 
     def __init__(
@@ -153,7 +166,7 @@ class RunError(ForebayError, RuntimeError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in a script.
+    """An interruption of a script by Ctrl-C.
 
     Attributes
     ----------
@@ -163,7 +176,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, result: Any) -> None:
         self.result = result
-        super().__init__("interrupted; what had finished is in .result")
+        super().__init__("interrupted; the finished runs are in .result")
 
 
 class LinkError(ForebayError, RuntimeError):
@@ -178,7 +191,7 @@ class StoreError(ForebayError):
     name : str
         Name of the file within its store.
     reason : str
-        What is wrong with it.
+        The fault of the file.
     """
 
     def __init__(self, name: str, reason: str) -> None:

@@ -1,9 +1,9 @@
-"""Files that other programs wrote, and that anybody may have changed.
+"""Read files that other programs wrote and that may be damaged or malicious.
 
-Their bytes are decompressed up to a limit, and their text decoded; JSON is parsed within a bound,
-and its values checked; Parquet that may be damaged is first read by another process, since polars
-panics on it or asks for more memory than there is; and the metrics that a link serves are read from
-Prometheus' text format.
+Contents are decompressed up to a limit, and texts are decoded. JSON is parsed within a bound, and
+its values are checked. A Parquet file that may be damaged is read by another process first, since
+polars panics on such a file or asks for more memory than there is. The metrics that a link serves
+are read from Prometheus' text format.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 #: Most bytes of a data file that a scenario names, compressed or not: it is held in memory.
 MOST_DATA_BYTES = 10**9
-#: How a compressed file begins, what reads it, and what the format is called.
+#: First bytes of compressed formats, the function that opens a file, and the name of the format.
 COMPRESSIONS: list[tuple[bytes, Callable[[IO[bytes]], IO[bytes]], str]] = [
     (b"\x1f\x8b", lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)), "gzip"),
     (b"BZh", bz2.BZ2File, "bzip2"),
     (b"\xfd7zXZ\x00", lzma.LZMAFile, "xz"),
 ]
-#: Formats that Python's standard library cannot read: how a file begins, and what unpacks it.
+#: First bytes of formats that Python's standard library cannot read, and commands that unpack them.
 UNPACKERS = [
     (b"\x28\xb5\x2f\xfd", "zstd -d"),
     (b"\x04\x22\x4d\x18", "lz4 -d"),
     (b"PK\x03\x04", "unzip"),
     (b"7z\xbc\xaf\x27\x1c", "7z x"),
 ]
-#: Marks of the encoding at the start of a text; that of UTF-32 begins like that of UTF-16.
+#: Byte order marks; those of UTF-32 come first because they begin like those of UTF-16.
 ENCODINGS = [
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -62,7 +62,7 @@ def read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     path : path
         A regular file.
     most_bytes : int
-        Largest size that is accepted, of the file and of what it decompresses to.
+        Largest size that is accepted, of the file and of its decompressed contents.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
 
 
 def decompressed(data: bytes, name: str, most_bytes: int) -> bytes:
-    """Return `data`, decompressed if it is gzip, bzip2 or xz, as its first bytes tell.
+    """Return `data`, decompressed if its first bytes are those of gzip, bzip2 or xz.
 
     Parameters
     ----------
@@ -128,18 +128,40 @@ def decompressed(data: bytes, name: str, most_bytes: int) -> bytes:
 def data(name: str, contents: bytes) -> bytes:
     """Return a capture, a list of packets or a rate trace as the reader of scenarios takes it.
 
-    It is decompressed, and a text with a byte order mark is in UTF-8. Raises `ScenarioError`, as
-    `decompressed` and `as_utf8` do.
+    The contents are decompressed, and a text with a byte order mark is converted to UTF-8.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file.
+    contents : bytes
+        Its contents.
+
+    Raises
+    ------
+    ScenarioError
+        If the contents are damaged, too large, or not in the encoding of their mark.
     """
     printable_name = printable(name)
     return as_utf8(decompressed(contents, printable_name, MOST_DATA_BYTES), printable_name)
 
 
 def as_utf8(data: bytes, name: str) -> bytes:
-    """Return `data` as UTF-8 without a byte order mark, if it begins with a mark of Unicode.
+    """Return a text as UTF-8 without a byte order mark.
 
-    Anything else is returned as it is. Raises `ScenarioError` for a text that is not in the
-    encoding of its mark.
+    Data that do not begin with a mark of Unicode are returned unchanged.
+
+    Parameters
+    ----------
+    data : bytes
+        The text.
+    name : str
+        Name of the file in errors.
+
+    Raises
+    ------
+    ScenarioError
+        If the text is not in the encoding of its mark.
     """
     for mark, encoding in ENCODINGS:
         if data.startswith(mark):
@@ -153,10 +175,22 @@ def as_utf8(data: bytes, name: str) -> bytes:
 
 
 def text(data: bytes, name: str) -> str:
-    """Return `data` as text: UTF-8, or what its byte order mark says.
+    """Return data as text: UTF-8, or the encoding of their byte order mark.
 
-    Bytes that are not UTF-8 become the replacement character, so that a device's name in Latin-1
-    does not keep the numbers beside it from being read. Raises `ScenarioError` for binary data.
+    Bytes that are not UTF-8 become the replacement character, so that the name of a device in
+    Latin-1 does not prevent the numbers next to it from being read.
+
+    Parameters
+    ----------
+    data : bytes
+        The contents of a file.
+    name : str
+        Name of the file in errors.
+
+    Raises
+    ------
+    ScenarioError
+        If the data are binary.
     """
     plain = as_utf8(data, name)
     if b"\x00" in plain[:4096]:
@@ -171,14 +205,15 @@ def printable(path: str | os.PathLike[str]) -> str:
 
 
 def _size(count: int) -> str:
+    """Return a number of bytes in words."""
     return f"{count >> 20} MiB" if count % (1 << 20) == 0 else f"{count / 1e6:g} MB"
 
 
 #: Most lists and tables of a document: in memory each takes at least 60 bytes.
 MOST_CONTAINERS = 2_000_000
-#: Numbers beyond this are of no quantity that is measured here, and their squares overflow.
+#: The largest number in a document: no measured quantity exceeds it, and its square is finite.
 LARGEST = 1e30
-#: Lists and tables within each other in a setting.
+#: The number of levels to which lists and tables of a setting may be nested.
 DEEPEST = 8
 
 
@@ -202,32 +237,86 @@ def parse_json(text: str) -> Mapping[str, Any]:
 
 
 def kind_of(value: Any) -> str:
-    """Return what a value is, for a message."""
+    """Return the kind of a value for a message, such as "a table"."""
     kinds = {dict: "a table", list: "a list", str: "a text", bool: "a truth value"}
     return "missing" if value is None else kinds.get(type(value), "a number")
 
 
 def table(value: Any, label: str) -> Mapping[str, Any]:
-    """Return a value that is a table. Raises `FormatError` for any other."""
+    """Return a value that must be a table.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document.
+    label : str
+        Name of the value in errors.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a table.
+    """
     if not isinstance(value, dict):
         raise FormatError(f"{label} is {kind_of(value)}; expected a table")
     return value
 
 
 def optional_table(value: Any, label: str) -> Mapping[str, Any]:
-    """Return a table, empty where it is missing. Raises `FormatError` for anything else."""
+    """Return a table; an absent one is empty.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document, or None.
+    label : str
+        Name of the value in errors.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a table.
+    """
     return {} if value is None else table(value, label)
 
 
 def rows(value: Any, label: str) -> Sequence[Any]:
-    """Return a value that is a list. Raises `FormatError` for any other."""
+    """Return a value that must be a list.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document.
+    label : str
+        Name of the value in errors.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a list.
+    """
     if not isinstance(value, list):
         raise FormatError(f"{label} is {kind_of(value)}; expected a list")
     return value
 
 
 def number(value: Any, label: str, largest: float = LARGEST) -> float:
-    """Return a finite number. Raises `FormatError` for anything else, also a number too large."""
+    """Return a value that must be a finite number.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document.
+    label : str
+        Name of the value in errors.
+    largest : float, default LARGEST
+        The largest magnitude that is accepted.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a number, or is out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FormatError(f"{label} is {kind_of(value)}; expected a number")
     # An integer may be too large for a float, and NaN compares with nothing.
@@ -237,26 +326,71 @@ def number(value: Any, label: str, largest: float = LARGEST) -> float:
 
 
 def optional_number(value: Any, label: str) -> float | None:
-    """Return a number, or None where it is missing or not a number (NaN)."""
+    """Return a value that must be a finite number; None if it is absent or NaN.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document, or None.
+    label : str
+        Name of the value in errors.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a number, or is out of range.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     return number(value, label)
 
 
 def text_value(value: Any, label: str) -> str:
-    """Return a text that a terminal can show. Raises `FormatError` for anything else."""
+    """Return a value that must be a text, without characters that a terminal cannot print.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document.
+    label : str
+        Name of the value in errors.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a text.
+    """
     if not isinstance(value, str):
         raise FormatError(f"{label} is {kind_of(value)}; expected a text")
     return plain(value)
 
 
 def optional_text(value: Any, label: str) -> str:
-    """Return a text, empty where it is missing. Raises `FormatError` for anything else."""
+    """Return a value that must be a text; "" if it is absent.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document, or None.
+    label : str
+        Name of the value in errors.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a text.
+    """
     return "" if value is None else text_value(value, label)
 
 
 def seed(value: Any) -> int:
-    """Return a seed. Raises `FormatError` for what is no whole number of 64 bits."""
+    """Return a value that must be a seed.
+
+    Raises
+    ------
+    FormatError
+        If the value is not a whole number of 64 bits.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise FormatError(f"the seed is {kind_of(value)}; expected a whole number")
     if not 0 <= value < 2**64:
@@ -265,19 +399,33 @@ def seed(value: Any) -> int:
 
 
 def flag(value: Any, label: str) -> bool:
-    """Return a truth value. Raises `FormatError` for anything else."""
+    """Return a value that must be true or false.
+
+    Parameters
+    ----------
+    value : Any
+        The value in the document.
+    label : str
+        Name of the value in errors.
+
+    Raises
+    ------
+    FormatError
+        If the value is neither.
+    """
     if not isinstance(value, bool):
         raise FormatError(f"{label} is {kind_of(value)}; expected true or false")
     return value
 
 
 def settings(value: Any) -> dict[str, Any]:
-    """Return what a point sets, by key, with texts that a terminal can show."""
+    """Return the settings of a point by key, without characters that a terminal cannot print."""
     entries = table(value, "settings")
     return {plain(key): _setting(item, DEEPEST) for key, item in entries.items()}
 
 
 def _setting(value: Any, deeper: int) -> Any:
+    """Return a setting; `deeper` is the number of levels to which it may be nested."""
     if deeper == 0:
         raise FormatError("a setting is nested too deeply")
     if isinstance(value, dict):
@@ -294,7 +442,7 @@ def _setting(value: Any, deeper: int) -> Any:
 MOST_BYTES = 1 << 30
 #: Longest time that reading a file may take.
 MOST_S = 300.0
-#: Reads a file; all columns, and every value once, since values are decoded late.
+#: A program that reads every value of a Parquet file; hashing forces the lazy decoding.
 TRIAL = "import polars, sys; polars.read_parquet(sys.argv[1]).hash_rows()"
 
 
@@ -306,8 +454,8 @@ def read_parquet(file: Path, *, sound: bool = False) -> DataFrame:
     file : Path
         The file.
     sound : bool, optional
-        True if its contents are known to be as they were written. By default another process reads
-        the file first.
+        True if the contents are known to be undamaged. By default another process reads the file
+        first.
 
     Raises
     ------
@@ -346,6 +494,7 @@ def _try_elsewhere(file: Path) -> None:
 
 
 def _first_line(text: str) -> str:
+    """Return the first line of a text."""
     return text.strip().partition("\n")[0]
 
 
@@ -354,7 +503,17 @@ PREFIX = "forebay_link_"
 
 @dataclass(frozen=True)
 class LinkSample:
-    """One number: its name without the prefix, and the labels that tell it from others."""
+    """One sample of a link's metrics.
+
+    Attributes
+    ----------
+    name : str
+        Name of the metric without `PREFIX`.
+    labels : dict[str, str]
+        Labels that identify the sample.
+    value : float
+        The value.
+    """
 
     name: str
     labels: dict[str, str]
@@ -362,7 +521,7 @@ class LinkSample:
 
 
 def link_samples(text: str) -> Iterator[LinkSample]:
-    """The samples of links in a text, line by line; other lines are passed over."""
+    """Yield the samples of links in a text, line by line; other lines are skipped."""
     from prometheus_client.parser import text_string_to_metric_families
 
     for line in text.splitlines():

@@ -17,7 +17,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Metric:
-    """How one metric is shown; a value times `scale` is in `unit`."""
+    """The presentation of a metric in tables and figures.
+
+    Attributes
+    ----------
+    name : str
+        Name of the metric, such as "delay_p95_s".
+    title : str
+        Title of a column or an axis.
+    unit : str
+        Unit in which the metric is shown; empty for a plain number.
+    scale : float
+        Factor from the base unit to `unit`.
+    doc : str
+        A sentence about the metric.
+    """
 
     name: str
     title: str
@@ -27,15 +41,16 @@ class Metric:
 
     @staticmethod
     def from_entry(entry: MeasureEntry) -> Metric:
-        """A metric from its declaration in `forebay-trace`."""
+        """Return the metric of a declaration in `forebay-trace`."""
         return Metric(entry["name"], entry["title"], entry["unit"], entry["scale"], entry["doc"])
 
     @property
     def heading(self) -> str:
+        """The title with the unit, such as "Goodput [Mbit/s]"."""
         return f"{self.title} [{self.unit}]" if self.unit else self.title
 
 
-#: What a run took, and no two runs alike: it stands beside the metrics.
+#: The processor time of a run. It differs from call to call, and is therefore not a metric.
 COST = "user_cpu_s"
 
 METRICS = {
@@ -45,12 +60,12 @@ METRICS = {
 #: Metrics of each class of a queue.
 CLASS_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.class_metrics()}
 
-#: Metrics of each traffic of a link that several cross: who gets what.
+#: Metrics of each traffic, on links that several traffics cross.
 TRAFFIC_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.traffic_metrics()}
 
-#: What a reader compares laws by; tables show these, and first what fits a narrow terminal. Those
-#: of applications have values only where a scenario has calls, transfers or video, and are then
-#: what it is about.
+#: The metrics by which tables compare laws, the most important first, since a narrow terminal has
+#: columns only for the first. Metrics of applications have values only if a scenario has calls,
+#: transfers or video, and then come early because the scenario is about them.
 COMPARED = [
     "goodput_bps",
     "delay_p95_s",
@@ -70,25 +85,47 @@ COMPARED = [
 ]
 
 
-#: Metrics of which more is better; of the others less is.
+#: The metrics of which more is better; of all others, less is better.
 MORE_IS_BETTER = {"goodput_bps", "jain", "utilisation", "video_rate_bps", "forwarded_packets"}
 
 
 def check_metrics(
-    names: Iterable[str], known: Collection[str] = METRICS.keys(), key: str = "metric"
+    names: Iterable[str], allowed: Collection[str] = METRICS.keys(), key: str = "metric"
 ) -> None:
-    """Refuses a name that is no metric; `key` is the parameter. Raises `ParameterError`."""
+    """Check that each name is that of a metric.
+
+    Parameters
+    ----------
+    names : Iterable[str]
+        The names.
+    allowed : Collection[str], default METRICS.keys()
+        The metrics to choose from.
+    key : str, default 'metric'
+        Name of the parameter, for the error.
+
+    Raises
+    ------
+    ParameterError
+        If a name is not in `allowed`.
+    """
     for name in names:
-        if name not in known:
-            reason = words.hint(name, known).strip()
-            raise ParameterError(key, name, ", ".join(known), reason=reason)
+        if name not in allowed:
+            reason = words.hint(name, allowed).strip()
+            raise ParameterError(key, name, ", ".join(allowed), reason=reason)
 
 
 def with_interval(mean: float, half_width: float) -> str:
-    """`mean ± half_width`: the interval to two figures, the mean to the same place.
+    """Return "mean ± half width": the interval to two figures, the mean to the same decimal place.
 
-    No more than five figures of the mean are written. An interval that is NaN (one seed) is
-    left out, and the mean has four figures; a mean that is NaN is a dash.
+    At most five figures of the mean are written.
+
+    Parameters
+    ----------
+    mean : float
+        The mean; NaN is written as a dash.
+    half_width : float
+        Half the width of the interval. If it is NaN, as for one seed, it is omitted and the mean
+        has four figures.
     """
     if math.isnan(mean):
         return "–"
@@ -99,14 +136,21 @@ def with_interval(mean: float, half_width: float) -> str:
     return f"{mean:.{decimals}f} ± {half_width:.{decimals}f}"
 
 
-#: A p that is written as it is; smaller ones are less than this.
+#: The smallest p value that is written out; a smaller one is written as "< 0.001".
 LEAST_P = 0.001
 
 
 def p_text(p: float, *, significant: bool, tested: bool = True) -> str:
-    """Return a p value in three decimals, with a star where it is beyond chance.
+    """Return a p value with three decimals, and a star if it is significant.
 
-    A p that is NaN is a dash, or "no test" where there are seeds that all give the same.
+    Parameters
+    ----------
+    p : float
+        The p value; NaN is written as a dash, or as "no test".
+    significant : bool
+        True if the difference is significant.
+    tested : bool, default True
+        False if there is no test because all seeds give the same difference.
     """
     if math.isnan(p):
         return "–" if tested else "no test"
@@ -115,5 +159,5 @@ def p_text(p: float, *, significant: bool, tested: bool = True) -> str:
 
 
 def _place(value: float) -> int:
-    """Power of ten of the first figure."""
+    """Return the power of ten of the first significant figure."""
     return math.floor(math.log10(abs(value))) if value else 0

@@ -1,5 +1,9 @@
-"""Files that appear whole or not at all, also where the disk is full or Ctrl-C comes; and checks
-that a place for them can be written to, and does not have the result of something else."""
+"""Publish files whole or not at all, and check the places that will receive them.
+
+A file or a folder appears whole even if the disk is full, Ctrl-C arrives, or the process is killed.
+The checks refuse, before time is spent, a place that cannot be written to and a folder that holds
+the result of another command.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +24,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay._base.errors import OtherResultError, ParameterError, reason_of
 
-#: How long the unfinished folder of another process is left alone, in seconds.
+#: Age in seconds at which the unfinished folder of another process is removed.
 UNFINISHED_S = 3600.0
-#: What is written to see whether a disk is full: more than the rest of a block.
+#: Number of bytes that are written to test whether a disk is full: more than the rest of a block.
 PROBE_BYTES = 1 << 17
-#: Errors that the disk has, whichever file is written.
+#: Errors of the disk, which any file may meet.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    #: Of a file: text, bytes, values for JSON, a table as the name ends (.parquet, .csv), or what
-    #: writes it to the path that it is given.
+    #: The content of a file: a text, bytes, values for JSON, a table whose format the suffix of the
+    #: name selects (.parquet or .csv), or a function that writes to a path.
     Content = str | bytes | Mapping[str, Any] | DataFrame | Callable[[Path], object]
 
 
@@ -41,11 +45,27 @@ def publish(
     *,
     replaces: Iterable[str] = (),
 ) -> list[Path]:
-    """Writes files into a folder, made if need be, and returns where they are.
+    """Write files into a folder, which is created if it does not exist.
 
-    files: contents by name. replaces: patterns of the names that a former call may have written;
-    those that are not written now go. Raises `OSError` where the disk is full or fails; the folder
-    is then as it was.
+    Parameters
+    ----------
+    folder : str | os.PathLike[str]
+        The folder.
+    files : Mapping[str, Content]
+        The contents of each file by name; the kinds of content are those of `Content`.
+    replaces : Iterable[str], default ()
+        Patterns of the names that a former call may have written; those that are not written now
+        are removed.
+
+    Returns
+    -------
+    list[Path]
+        The paths of the files.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or fails; the folder is then unchanged.
     """
     with publication(folder, replaces=replaces) as unfinished:
         for name, content in files.items():
@@ -54,8 +74,23 @@ def publish(
 
 
 def publish_file(path: Path, content: Content) -> None:
-    """`publish` of one file. What is no plain file, such as /dev/stdout, or stands in a folder that
-    cannot be written to, is written as it is."""
+    """Write one file whole or not at all.
+
+    A path that is not a regular file, such as /dev/stdout, or whose folder cannot be written to, is
+    written directly.
+
+    Parameters
+    ----------
+    path : Path
+        Path of the file.
+    content : Content
+        Its content; the kinds are those of `Content`.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or fails.
+    """
     if path.exists() and (path.is_symlink() or not path.is_file()):
         write(path, content)
         return
@@ -85,7 +120,7 @@ def publication(
     path, replaces = Path(folder).absolute(), list(replaces)
     new_parents = _make_parents(path.parent)
     _sweep(path)
-    unfinished = _unfinished(path, beside=bool(replaces) or not path.is_dir())
+    unfinished = _unfinished(path, next_to=bool(replaces) or not path.is_dir())
     try:
         unfinished.chmod(0o777 & ~_umask())
         yield unfinished
@@ -98,17 +133,16 @@ def publication(
         _raise_with_name(error, unfinished, path)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-        # Innermost first: parents made for nothing are empty, others stay.
+        # Innermost first: new parents that received nothing are empty and go; all others stay.
         for parent in reversed(new_parents):
             if not any(parent.iterdir()):
                 parent.rmdir()
 
 
 def _raise_with_name(error: OSError, unfinished: Path, path: Path) -> NoReturn:
-    """Raise an error of the disk with the place that the file was for.
+    """Raise an error of the disk with the final path of the file.
 
-    The error may name no file, and the unfinished folder is gone by the time that somebody looks
-    for it.
+    The original error may name no file, or a file in the unfinished folder, which is removed.
     """
     if error.filename is None and error.errno in DISK_ERRORS:
         name = unfinished
@@ -123,10 +157,10 @@ def _raise_with_name(error: OSError, unfinished: Path, path: Path) -> NoReturn:
     raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(name)) from error
 
 
-def _unfinished(path: Path, *, beside: bool) -> Path:
+def _unfinished(path: Path, *, next_to: bool) -> Path:
     """Make a folder next to `path` if that is wanted and possible, otherwise in `path`."""
     prefix = f"{UNFINISHED}{path.name}-"
-    if path.is_dir() and (not beside or path.stat().st_dev != path.parent.stat().st_dev):
+    if path.is_dir() and (not next_to or path.stat().st_dev != path.parent.stat().st_dev):
         return Path(tempfile.mkdtemp(prefix=prefix, dir=path))
     try:
         return Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
@@ -137,15 +171,29 @@ def _unfinished(path: Path, *, beside: bool) -> Path:
 
 
 def write(path: Path, content: Content) -> None:
-    """Writes one file by the kind of its content. Raises `OSError` where the disk fails."""
+    """Write one file according to the kind of its content.
+
+    Parameters
+    ----------
+    path : Path
+        Path of the file.
+    content : Content
+        Its content.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or fails; the error names the file.
+    """
     try:
         _write(path, content)
     except OSError as error:
-        # What a file object raises has no name of a file.
+        # An error of a file object does not name the file.
         _raise_with_name(error, path, path)
 
 
 def _write(path: Path, content: Content) -> None:
+    """Write one file according to the kind of its content."""
     if isinstance(content, str):
         # A command line may name a file whose name is not UTF-8.
         path.write_text(content, encoding="utf-8", errors="backslashreplace")
@@ -165,7 +213,7 @@ def _write(path: Path, content: Content) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Faults of the disk, where polars writes to a file, as `OSError` with its name."""
+    """Enter a context that turns errors of polars about the disk into `OSError` with the path."""
     from polars.exceptions import ComputeError
 
     try:
@@ -173,7 +221,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except (ComputeError, OSError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        # Polars puts the number of the error into a sentence, or leaves it out.
+        # Polars puts the number of the error into a sentence, or omits it.
         match = re.search(r"\(os error (\d+)\)", str(error))
         number = int(match[1]) if match else getattr(error, "errno", None)
         if number is None:
@@ -271,6 +319,7 @@ def _flush(folder: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
+    """Write the entries of a folder to the disk."""
     if os.name == "nt":
         return  # Windows opens no folders.
     descriptor = os.open(folder, os.O_RDONLY)
@@ -289,6 +338,7 @@ def _sweep(path: Path) -> None:
 
 
 def _remove(path: Path, *, only_folder: bool = False) -> None:
+    """Remove a file or a folder; with `only_folder`, only a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif not only_folder:
@@ -296,27 +346,38 @@ def _remove(path: Path, *, only_folder: bool = False) -> None:
 
 
 def _make_parents(directory: Path) -> list[Path]:
-    """Makes a directory with its parents, and returns those that are new, outermost first."""
+    """Create a directory with its parents, and return those that are new, outermost first."""
     new = [path for path in [directory, *directory.parents] if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     return new[::-1]
 
 
 def _umask() -> int:
+    """Return the file mode creation mask of this process."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-#: How a folder begins that is not whole yet.
+#: Prefix of the name of a folder that is not complete yet.
 UNFINISHED = ".forebay-"
-A_FILE = "a file"
+A_FILE = "it is a file"
 
 
 def check_folder(out: str | os.PathLike[str], name: str = "out") -> None:
-    """Refuse a directory that cannot be written to, before the time is spent.
+    """Refuse a directory that cannot be written to, before time is spent.
 
-    `name` is that of the parameter. Raises `ParameterError`.
+    Parameters
+    ----------
+    out : str | os.PathLike[str]
+        The directory.
+    name : str, default 'out'
+        Name of the parameter, for the error.
+
+    Raises
+    ------
+    ParameterError
+        If the directory cannot be written to.
     """
     if reason := why_not_writable(Path(out)):
         new = (
@@ -326,8 +387,10 @@ def check_folder(out: str | os.PathLike[str], name: str = "out") -> None:
 
 
 def why_not_writable(folder: Path) -> str:
-    """Why a folder cannot be made or written to, empty where it can; nothing of the trial is
-    left."""
+    """Return why a folder cannot be created or written to; empty if it can.
+
+    The test leaves no file behind.
+    """
     path = folder.absolute()
     try:
         if path.exists() and not path.is_dir():
@@ -342,9 +405,19 @@ def why_not_writable(folder: Path) -> str:
 
 
 def check_file(path: Path, name: str) -> None:
-    """Refuse a file that cannot be written, before the time is spent.
+    """Refuse a file that cannot be written, before time is spent.
 
-    `name` is that of the parameter. Raises `ParameterError`.
+    Parameters
+    ----------
+    path : Path
+        Path of the file.
+    name : str
+        Name of the parameter, for the error.
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be written.
     """
     new = not path.exists()
     try:
@@ -375,7 +448,7 @@ def claim(
     name: str = "out",
     seeds: int = 0,
 ) -> None:
-    """Refuse a directory that has the result of something else, before the time is spent.
+    """Refuse a directory that holds the result of another command, before time is spent.
 
     A result is replaced by one of the same digest, with as many seeds or more, and by that of the
     same command, whose scenario may have been edited.
@@ -398,7 +471,7 @@ def claim(
     Raises
     ------
     OtherResultError
-        If the directory has the result of something else, or one that a former version wrote
+        If the directory holds the result of another command, or one that a former version wrote
         without a digest.
     """
     former = _former(out / numbers)
@@ -413,10 +486,10 @@ def claim(
 def _former(numbers: Path) -> dict[str, Any]:
     """Return the facts in the file of a former result; empty if there is none."""
     try:
-        found = json.loads(numbers.read_bytes())
+        facts = json.loads(numbers.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _seeds(former: dict[str, Any]) -> int:

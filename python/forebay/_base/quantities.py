@@ -1,5 +1,7 @@
-"""Quantities as a scenario writes them, from numbers in base units; and types that carry a unit,
-for the parameters of laws written in Python."""
+"""Quantities in the notation of scenarios, and types with a unit for laws written in Python.
+
+Numbers are in base units (seconds, bit/s, packets, bytes); `time(0.015)` returns "15ms".
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from forebay._base.errors import ParameterError, ScenarioError
+from forebay._base.errors import ParameterError
 from forebay._native import number_and_unit
 
 if TYPE_CHECKING:
@@ -19,21 +21,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit in which a number is held: "s", "p" (packets), "bit/s" or "B" (bytes)."""
+    """The base unit of a number.
+
+    Attributes
+    ----------
+    name : str
+        "s", "p" (packets), "bit/s" or "B" (bytes).
+    """
 
     name: str
 
 
 @dataclass(frozen=True)
 class Range:
-    """Least and most that a parameter may be, in its unit."""
+    """The range of a parameter, in its unit.
+
+    Attributes
+    ----------
+    low : float
+        The smallest value.
+    high : float
+        The largest value.
+    """
 
     low: float
     high: float
 
 
-#: Types of parameters. A scenario writes "10ms", "40p", "2Mbit/s" and "1500B" for them; the law
-#: gets 0.01, 40.0, 2000000 and 1500. `Annotated[Packets, Range(1, 500)]` bounds one.
+#: Types of a law's parameters. Where a scenario has "10ms", "40p", "2Mbit/s" and "1500B", the law
+#: gets 0.01, 40.0, 2000000 and 1500. `Annotated[Packets, Range(1, 500)]` adds a range.
 Seconds = Annotated[float, Unit("s")]
 Packets = Annotated[float, Unit("p")]
 BitsPerSecond = Annotated[int, Unit("bit/s")]
@@ -53,111 +69,144 @@ RATES = [
 #: Keys to set on top of a scenario, with their values: a table, "KEY=VALUE" texts, or pairs.
 Overrides = Mapping[str, Any] | str | Sequence[str] | Sequence[tuple[str, Any]]
 
-#: Base units that have another name in words.
+#: Names of base units in words, where they differ from the symbol.
 NAMES = {"p": "packets", "B": "bytes"}
 
 
 def read(value: object) -> tuple[float, str] | None:
-    """A number or a quantity such as "15Mbit/s" in its base unit ("s", "bit/s", "packets", "bytes",
-    "%", or empty for a plain number), and that unit; None for anything else."""
+    """Return a number or a quantity such as "15Mbit/s" in its base unit, with that unit.
+
+    Returns
+    -------
+    tuple[float, str] | None
+        The number and "s", "bit/s", "packets", "bytes", "%", or "" for a plain number; None if
+        `value` is not a quantity.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
         return float(value), ""
-    found = number_and_unit(value) if isinstance(value, str) else None
-    return None if found is None else (found[0], NAMES.get(found[1], found[1]))
+    parsed = number_and_unit(value) if isinstance(value, str) else None
+    return None if parsed is None else (parsed[0], NAMES.get(parsed[1], parsed[1]))
 
 
-#: Between the ends of a range.
+#: The separator between the ends of a range.
 DOTS = ".."
 
 
 def range_ends(key: str, text: str) -> tuple[str, str]:
-    """ "20..500ms" as "20ms" and "500ms"; the first end may have its own unit. One value is both.
+    """Return the two ends of a range, such as "20ms" and "500ms" for "20..500ms".
 
-    Raises `ScenarioError` that names `key`.
+    The first end may have its own unit. A single value is both ends.
+
+    Parameters
+    ----------
+    key : str
+        Name of the value in errors.
+    text : str
+        The range.
+
+    Raises
+    ------
+    ScenarioError
+        If an end is missing.
     """
     low, dots, high = text.partition(DOTS)
     if not dots:
         return text, text
     if not low or not high:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a value, or a range such as 10..400')
+        raise ParameterError(key, text, "a value, or a range such as 10..400")
     unit = high.lstrip("0123456789.")
     return (low if low[-1].isalpha() else low + unit), high
 
 
 def finite(value: Any) -> Any:
-    """A value for JSON, which knows no NaN and no infinity: None in their place, also in lists and
-    tables."""
+    """Return a value for JSON: None replaces NaN and infinity, also in lists and tables."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: finite(one) for key, one in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [finite(item) for item in value]
     return value
 
 
 def unit_for(base: str, greatest: float) -> tuple[str, float]:
-    """The unit in which the greatest value is at least 1, and its size in the base unit."""
+    """Return the largest unit in which a value is at least 1, and its size in the base unit.
+
+    Parameters
+    ----------
+    base : str
+        The base unit, "s" or "bit/s"; any other is returned with size 1.
+    greatest : float
+        The value in the base unit.
+    """
     units = {"s": (TIMES, 1e-9), "bit/s": (RATES, 1.0)}
     names, scale = units.get(base, ([], 1.0))
     fits = ((name, size * scale) for name, size in names)
-    return next((one for one in fits if greatest >= one[1] * (1 - 1e-9)), (base, 1.0))
+    return next((unit for unit in fits if greatest >= unit[1] * (1 - 1e-9)), (base, 1.0))
 
 
 def time(seconds: float) -> str:
-    """ "15ms" for 0.015, to the nanosecond."""
+    """Return a time such as "15ms" for 0.015, to the nanosecond."""
     return _in_largest(round(1e9 * seconds), TIMES)
 
 
 def rate(bps: float) -> str:
-    """ "15Mbit/s" for 15e6, to the bit per second."""
+    """Return a rate such as "15Mbit/s" for 15e6, to the bit per second."""
     return _in_largest(round(bps), RATES)
 
 
 def size(count: int) -> str:
-    """ "500B" for 500 bytes."""
+    """Return a size such as "500B" for 500 bytes."""
     return f"{count}B"
 
 
 def packets(count: float) -> str:
-    """ "50p" for 50 packets."""
+    """Return a number of packets such as "50p"."""
     return f"{plain(count)}p"
 
 
 def buffer(pkts: int | None, count: int | None) -> str:
-    """A buffer that is bounded in packets, or else in bytes."""
+    """Return the length of a buffer.
+
+    Parameters
+    ----------
+    pkts : int | None
+        Its bound in packets; None if it is bounded in bytes.
+    count : int | None
+        Its bound in bytes.
+    """
     return size(count or 0) if pkts is None else packets(pkts)
 
 
 def plain(value: object) -> str:
-    """A flag, a number or a text as `--set KEY=` takes it."""
+    """Return a boolean, a number or a text as `--set KEY=` takes it."""
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def toml(value: object) -> str:
-    """A value as `--set KEY=` takes it; lists and tables as in TOML."""
+    """Return a value as `--set KEY=` takes it; lists and tables are TOML."""
     return _in_toml(value) if isinstance(value, Mapping | list | tuple) else plain(value)
 
 
 def _in_toml(value: object) -> str:
+    """Return a value of a list or a table as TOML."""
     if isinstance(value, Mapping):
         fields = (f"{json.dumps(key)} = {_in_toml(field)}" for key, field in value.items())
         return f"{{{', '.join(fields)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_in_toml, value))}]"
-    # What JSON writes of the others is TOML.
+    # Texts, numbers and booleans are the same in JSON and TOML.
     return json.dumps(value)
 
 
 def listed(value: object) -> list[Any]:
-    """Return a list of what is one thing or several.
+    """Return a list for a parameter that takes one object or several.
 
-    A text, a path, a table and a class are one thing, so that a parameter that takes several names
-    or scenarios also takes one. None is an empty list.
+    A text, a path, a table and a class count as one object. None is an empty list.
     """
     if value is None:
         return []
@@ -167,8 +216,13 @@ def listed(value: object) -> list[Any]:
 
 
 def set_pairs(overrides: Overrides) -> list[tuple[str, str]]:
-    """Return keys and values as the reader of scenarios takes them; one text is one pair. Raises
-    `ParameterError`."""
+    """Return overrides as pairs of key and value, as the reader of scenarios takes them.
+
+    Raises
+    ------
+    ParameterError
+        If a text is not of the form KEY=VALUE.
+    """
     if isinstance(overrides, str):
         return set_pairs([overrides])
     if isinstance(overrides, Mapping):
@@ -185,16 +239,16 @@ def set_pairs(overrides: Overrides) -> list[tuple[str, str]]:
 
 
 def _in_largest(count: int, units: Sequence[tuple[str, int]]) -> str:
-    """In the largest unit that leaves it at least 1."""
+    """Return a count in the largest unit in which it is at least 1."""
     fits = (unit for unit in units if count >= unit[1])
     name, scale = next(fits, units[0] if count == 0 else units[-1])
     return f"{plain(count / scale)}{name}"
 
 
 def parameter_range(param: ParamInfo) -> str:
-    """Return what a parameter's range allows, in words.
+    """Return the range of a parameter in words.
 
-    A set-point is a queue in packets or a time: one whose default is a time says so.
+    A set-point is a queue in packets or a time; if its default is a time, the words say so.
     """
     unit = NAMES.get(param["unit"], param["unit"])
     text = interval(param["min"], param["max"], unit)
@@ -204,8 +258,22 @@ def parameter_range(param: ParamInfo) -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:
-    """What a range allows, in words: "from 1 s", "up to 2", "0 to 5 packets"; empty without an
-    end."""
+    """Return a range in words, such as "from 1 s", "up to 2" or "0 to 5 packets".
+
+    Parameters
+    ----------
+    low : float | None
+        The smallest value; None if there is none.
+    high : float | None
+        The largest value; None if there is none.
+    unit : str
+        Unit of both; empty for plain numbers.
+
+    Returns
+    -------
+    str
+        The words; empty if there is neither end.
+    """
     if low is None and high is None:
         return ""
     if high is None:

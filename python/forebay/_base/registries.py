@@ -1,4 +1,4 @@
-"""The registries of laws, queues and senders by name, with their facts from Rust."""
+"""The registries of laws, queues and senders, by name, as the native module declares them."""
 
 from __future__ import annotations
 
@@ -14,42 +14,78 @@ if TYPE_CHECKING:
 
 @cache
 def laws() -> dict[str, LawEntry]:
-    """Every law, in the order of the registry."""
+    """Return every law, in the order of the registry."""
     return {entry["name"]: entry for entry in _native.laws()}
 
 
 @cache
 def queues() -> dict[str, RegistryEntry]:
-    """Every queue discipline, in the order of the registry."""
+    """Return every queue discipline, in the order of the registry."""
     return {entry["name"]: entry for entry in _native.queues()}
 
 
 @cache
 def senders() -> dict[str, SenderEntry]:
-    """Every sender of TCP, in the order of the registry."""
+    """Return every TCP sender, in the order of the registry."""
     return {entry["name"]: entry for entry in _native.senders()}
 
 
 def law(name: str) -> LawEntry:
-    """The law of this name. Raises `ParameterError`."""
+    """Return the law with this name.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such law.
+    """
     if name not in laws():
         raise ParameterError("law", name, ", ".join(laws()))
     return laws()[name]
 
 
+def title_of(name: str) -> str:
+    """Return a law's name in prose, such as "PI-PD" for "pi-pd"; any other name as it is."""
+    return laws()[name]["short_title"] if name in laws() else name
+
+
 @cache
 def baseline() -> LawEntry:
-    """The queue without any law, beside which others are judged."""
+    """Return the entry of the queue without a law, with which laws are compared."""
     return next(entry for entry in laws().values() if entry["baseline"])
 
 
 def parameter(law_name: str, name: str) -> ParamInfo | None:
-    """A parameter of a law; None for one that the law does not have. Raises `ParameterError`."""
-    return next((one for one in law(law_name)["params"] if one["name"] == name), None)
+    """Return the declaration of a law's parameter; None if the law has no such parameter.
+
+    Parameters
+    ----------
+    law_name : str
+        Name of the law.
+    name : str
+        Name of the parameter.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such law.
+    """
+    return next((param for param in law(law_name)["params"] if param["name"] == name), None)
 
 
 def window_law(sender: str | None, marked: bool) -> str | None:
-    """How a sender's window answers signals in linear theory, as `--tcp` of designs names it; None
-    where that has nothing of it. marked: whether its flows are marked, and not dropped."""
-    found = senders().get(sender or "")
-    return found and found["window_law" if marked else "window_law_on_drops"]
+    """Return the window law of a sender in linear theory, as `--tcp` of designs names it.
+
+    Parameters
+    ----------
+    sender : str | None
+        Name of the sender.
+    marked : bool
+        True if its packets are marked, False if they are dropped.
+
+    Returns
+    -------
+    str | None
+        The name; None if linear theory has no model of the sender.
+    """
+    entry = senders().get(sender or "")
+    return entry and entry["window_law" if marked else "window_law_on_drops"]

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: they end what is under way, and keep what has finished."""
+"""Ctrl-C, SIGTERM and SIGHUP: they end work in progress, and finished work is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-#: What ends a command: Ctrl-C, a stop from another program, and a terminal that goes away.
+#: The signals that end a command: Ctrl-C, a stop from another program, and a terminal's hang-up.
 ENDING = tuple(
     signal.Signals[name]
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
@@ -21,7 +21,7 @@ ENDING = tuple(
 
 
 class Interruption:
-    """Whether one of the signals has come."""
+    """A flag that is true once one of the signals has arrived."""
 
     def __init__(self) -> None:
         self._came = threading.Event()
@@ -30,27 +30,28 @@ class Interruption:
         return self._came.is_set()
 
     def set(self) -> None:
+        """Note that a signal has arrived."""
         self._came.set()
 
 
-#: Those that are held now and heard at checkpoints, the innermost last.
+#: The interruptions of `held` contexts that checkpoints raise, the innermost last.
 _holds: list[Interruption] = []
-#: Those of `ENDING` that have come.
+#: The signals of `ENDING` that have arrived.
 _came: list[int] = []
 
 
 def status() -> int:
-    """Exit status of a command that a signal has ended: 128 and its number, as of a shell."""
+    """Return the exit status of a command that a signal ended: 128 plus its number."""
     return 128 + (_came[-1] if _came else signal.SIGINT)
 
 
 #: File descriptors of the terminals that a command has, which `catch` remembers.
 _terminals: list[int] = []
 
-#: Time after which an interruption that came at a moment when it cannot be raised comes again.
+#: Time in seconds after which an interruption that could not be raised is sent again.
 RETRY_S = 0.005
 
-#: Where Python has its own code for imports.
+#: Prefix of the file names of Python's import system.
 IMPORT_SYSTEM = "<frozen importlib."
 
 
@@ -59,11 +60,10 @@ def catch() -> None:
 
     A signal that is ignored, as SIGHUP is under nohup, stays ignored.
 
-    An interruption is neither lost nor does it break Python. It is put off while the import system
-    itself runs: raised there, it can leave a lock of that system held for ever, and every thread
-    that imports something then waits for it, also at the end of the process. And it comes again
-    where Python discards it, because it was raised in a callback of a weak reference or in a
-    finaliser.
+    An interruption is neither lost nor does it break Python. It is deferred while the import system
+    runs: raised there, it can leave a lock of that system held for ever, and every thread that
+    imports a module then waits for it, even at the end of the process. It is sent again if Python
+    discards it because it was raised in a callback of a weak reference or in a finaliser.
     """
     _terminals[:] = [fd for fd in (1, 2) if os.isatty(fd)]
     for number in ENDING:
@@ -82,7 +82,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _retry_discarded(unraisable: sys.UnraisableHookArgs) -> None:
-    """Let an interruption come again that Python would print and discard."""
+    """Send an interruption again that Python would print and discard."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt) and _came:
         _come_again(_came[-1])
     else:
@@ -105,9 +105,9 @@ def _come_again(number: int) -> None:
 
 
 def _note(number: int) -> None:
-    """Remember a signal for the exit status, and do without a terminal that has gone away."""
+    """Remember a signal for the exit status, and stop writing to a terminal that has gone away."""
     _came.append(number)
-    # A terminal that has gone away refuses every byte; what is kept must not fail over that.
+    # A terminal that has gone away refuses every byte; keeping results must not fail because of it.
     for fd in _terminals:
         if not os.isatty(fd):
             os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
@@ -115,12 +115,21 @@ def _note(number: int) -> None:
 
 @contextmanager
 def held(*, checkpoints: bool = False) -> Iterator[Interruption]:
-    """The first signal is only noted while the context lasts, so that nothing finished is lost.
+    """Enter a context in which the first signal is only noted, so that nothing finished is lost.
 
-    A second one raises. Where signals do not come (another thread), and for signals that do not
-    raise `KeyboardInterrupt` here, all is left as it is.
+    A second signal raises `KeyboardInterrupt`. In a thread that receives no signals, and for
+    signals that do not raise `KeyboardInterrupt` here, nothing changes.
 
-    checkpoints: True if `checkpoint` may end the work, which keeps what it must have kept before.
+    Parameters
+    ----------
+    checkpoints : bool, default False
+        True if `checkpoint` may end the work, which must then already have kept what it needs to
+        keep.
+
+    Yields
+    ------
+    Interruption
+        True once a signal has arrived.
     """
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
@@ -155,19 +164,19 @@ def held(*, checkpoints: bool = False) -> Iterator[Interruption]:
 
 
 def checkpoint() -> None:
-    """Raise `KeyboardInterrupt` if a signal has come that is held.
+    """Raise `KeyboardInterrupt` if a signal that is held has arrived.
 
-    For long work under `held`, at a moment at which it may end: between two runs, say.
+    Long work under `held` calls it at moments at which it may end, for example between two runs.
     """
     if any(_holds):
         raise KeyboardInterrupt
 
 
 def end_waits() -> None:
-    """Lets Ctrl-C end a wait of this thread for another one, a lock or a process, again.
+    """Let Ctrl-C end a wait of this thread for another thread, a lock or a process.
 
-    polars, once it is loaded, has a handler of its own before Python's, with which the kernel goes
-    on waiting (SA_RESTART): Ctrl-C would be heard when the wait ends by itself.
+    polars, once it is loaded, installs a handler with SA_RESTART in front of Python's, so that the
+    kernel resumes a system call and Ctrl-C is noticed only when the wait ends by itself.
     """
     if hasattr(signal, "siginterrupt"):
         signal.siginterrupt(signal.SIGINT, True)
@@ -175,16 +184,18 @@ def end_waits() -> None:
 
 @contextmanager
 def kept_from_children() -> Iterator[None]:
-    """Processes started while the context lasts, also by threads that begin in it, do not get
-    Ctrl-C and the hang-up of a terminal, which go to all processes there: who started them ends
-    them, once it has what they have finished."""
+    """Enter a context whose new processes do not receive Ctrl-C and the hang-up of a terminal.
+
+    A terminal sends both to all processes. The parent ends its children itself, once it has their
+    finished results. The context also covers processes of threads that begin in it.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     from multiprocessing import resource_tracker
 
     former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    # It lets Ctrl-C through again in the thread that starts it.
+    # Starting the tracker unblocks SIGINT in this thread, so it starts before SIGINT is blocked.
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -194,4 +205,5 @@ def kept_from_children() -> Iterator[None]:
 
 
 def _is_ours(handler: object) -> bool:
+    """Return True if a handler is that of this module."""
     return getattr(handler, "__module__", "") == __name__

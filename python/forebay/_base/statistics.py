@@ -1,4 +1,4 @@
-"""Intervals and comparisons over seeds."""
+"""Confidence intervals and comparisons over seeds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Level of every interval, and of every test as 1 − LEVEL.
+#: The confidence level of every interval; every test has the significance level 1 − LEVEL.
 LEVEL = 0.95
 
 
 def are_alike(values: Sequence[float] | NDArray[np.float64]) -> bool:
     """Return True if several values are all the same to the bit.
 
-    Replicates that are alike do not show how far chance moves a number, so there is neither an
-    interval nor a test. NaN values (a metric that does not apply) are left out.
+    Replicates that are alike do not show how much a number varies by chance, so there is neither
+    an interval nor a test. NaN values (a metric that does not apply) are omitted.
     """
     x = np.asarray(values, dtype=float)
     x = x[~np.isnan(x)]
@@ -29,7 +29,7 @@ def are_alike(values: Sequence[float] | NDArray[np.float64]) -> bool:
 def are_one_run(runs: Sequence[Mapping[str, float]]) -> bool:
     """Return True if several runs have the same metrics to the bit.
 
-    Their seeds then changed nothing, and together they are the evidence of one run.
+    The seeds then changed nothing, and together the runs are no more evidence than one run.
     """
     first, *other_runs = [
         {name: value for name, value in run.items() if not math.isnan(value)} for run in runs
@@ -40,8 +40,8 @@ def are_one_run(runs: Sequence[Mapping[str, float]]) -> bool:
 def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
     """Return the mean and half the width of its 95 % confidence interval (Student's t).
 
-    NaN values (a metric that does not apply) are left out. The half width is NaN for fewer
-    than two values and for values that are all alike (see `are_alike`); the mean is NaN for none.
+    NaN values (a metric that does not apply) are omitted. The half width is NaN for fewer than two
+    values and for values that are all alike (see `are_alike`); the mean of no values is NaN.
     """
     x = np.asarray(values, dtype=float)
     x = x[~np.isnan(x)]
@@ -54,12 +54,15 @@ def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[fl
 def means_and_intervals(
     samples: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what `mean_and_interval` returns for each row of a matrix without NaN."""
+    """Return the mean and the half width of each row of a matrix without NaN.
+
+    Each row is treated like the values of `mean_and_interval`.
+    """
     means, count = samples.mean(axis=1), samples.shape[1]
     if count == 1:
         return means, np.full_like(means, np.nan)
     alike = np.ptp(samples, axis=1) == 0
-    # The sum of equal values is rounded, and their mean with it.
+    # The sum of equal values is rounded, so that their computed mean may differ from them.
     means = np.where(alike, samples[:, 0], means)
     variances = np.where(alike, np.nan, samples.var(axis=1, ddof=1))
     return means, student_quantile(count - 1) * np.sqrt(variances / count)
@@ -70,11 +73,25 @@ def difference_and_interval(
     second: Sequence[float] | NDArray[np.float64],
     level: float = LEVEL,
 ) -> tuple[float, float]:
-    """Return the mean of `first` less that of `second`, and half the width of its interval.
+    """Return the difference of two means, and half the width of its interval.
 
-    Welch's t interval, for independent samples whose variances may differ (Welch 1947). NaN
-    values are left out. The half width is NaN where either has fewer than two values, and where
-    the values of both are all alike.
+    The interval is Welch's t interval, for independent samples whose variances may differ (Welch
+    1947). NaN values are omitted.
+
+    Parameters
+    ----------
+    first : Sequence[float] | NDArray[np.float64]
+        The first sample.
+    second : Sequence[float] | NDArray[np.float64]
+        The second sample, whose mean is subtracted.
+    level : float, default LEVEL
+        Confidence level.
+
+    Returns
+    -------
+    tuple[float, float]
+        The difference and the half width. The half width is NaN if either sample has fewer than two
+        values, or if the values of each sample are all alike.
     """
     x, y = (np.asarray(values, dtype=float) for values in (first, second))
     x, y = x[~np.isnan(x)], y[~np.isnan(y)]
@@ -93,7 +110,15 @@ def difference_and_interval(
 
 
 def student_quantile(freedom: float, level: float = LEVEL) -> float:
-    """Quantile of Student's t that leaves out half of 1 − `level` on each side."""
+    """Return the quantile of Student's t that leaves out half of 1 − `level` on each side.
+
+    Parameters
+    ----------
+    freedom : float
+        Degrees of freedom.
+    level : float, default LEVEL
+        Confidence level.
+    """
     from scipy import special  # a tenth of a second to load, which one seed does without
 
     return float(special.stdtrit(freedom, (1 + level) / 2))
@@ -105,7 +130,7 @@ def _variance(x: NDArray[np.float64]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P values adjusted for their number by Holm's step-down method (Holm 1979)."""
+    """Return p values adjusted for their number by Holm's step-down method (Holm 1979)."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
@@ -120,13 +145,19 @@ class PairedDifference:
 
     Attributes
     ----------
+    first : str
+        Label of the first law.
+    second : str
+        Label of the second law.
+    seeds : int
+        Number of common seeds.
     difference : float
         Mean of `first` less `second`.
     half_width : float
-        Half the width of the 95 % confidence interval of the difference; NaN where all seeds give
-        the same difference, which shows nothing of chance.
+        Half the width of the 95 % confidence interval of the difference; NaN if all seeds give the
+        same difference, so that there is no spread to estimate.
     p : float
-        The p of a paired t-test, adjusted for the number of comparisons; NaN without a test.
+        The p value of a paired t-test, adjusted for the number of comparisons; NaN without a test.
     """
 
     first: str
@@ -143,11 +174,12 @@ class PairedDifference:
 
     @property
     def significant(self) -> bool:
+        """True if the difference is significant at the level 1 − `LEVEL`."""
         return self.p < 1 - LEVEL
 
 
-#: A law's values by its replicates: seeds, which give all laws the same flows and start times, or
-#: links on which each law ran.
+#: The values of a law by replicate. Replicates are seeds, which give all laws the same flows and
+#: start times, or links on which each law ran.
 Values = Mapping[Any, float]
 
 
@@ -156,8 +188,8 @@ def compare(by_law: Mapping[str, Values]) -> list[PairedDifference]:
 
     Each pair gets a paired t-test over the common seeds, since one seed gives all laws the same
     flows and start times; p values are adjusted for the number of tests by Holm's method. A pair
-    whose seeds all give the same difference has no test. Pairs with fewer than two common seeds,
-    or with values that are NaN, are left out.
+    whose seeds all give the same difference has no test. Pairs with fewer than two common seeds
+    are omitted, and so are values that are NaN.
     """
     return compare_at([by_law])[0]
 
@@ -171,9 +203,16 @@ def compare_at(places: Sequence[Mapping[str, Values]]) -> list[list[PairedDiffer
 
 
 def compare_with(chosen: str, by_law: Mapping[str, Values]) -> list[PairedDifference]:
-    """Compares one law with each other, as `compare` does; only so many comparisons count.
+    """Compare one law with each other law by paired t-tests, as `compare` does.
 
-    `chosen` must not have been chosen by these values: see `best` for that.
+    Only these comparisons count in Holm's adjustment.
+
+    Parameters
+    ----------
+    chosen : str
+        The law. It must not have been chosen by these values; use `best` in that case.
+    by_law : Mapping[str, Values]
+        Metric values by law and seed.
     """
     pairs = [(law, chosen) for law in by_law if law != chosen]
     return _holm_adjusted([(pairs, by_law)])[0]
@@ -182,6 +221,7 @@ def compare_with(chosen: str, by_law: Mapping[str, Values]) -> list[PairedDiffer
 def _holm_adjusted(
     places: Iterable[tuple[Iterable[tuple[str, str]], Mapping[str, Values]]],
 ) -> list[list[PairedDifference]]:
+    """Return the paired differences at each place, with p values adjusted over all places."""
     compared = [
         [difference for pair in pairs if (difference := _paired(*pair, by_law)) is not None]
         for pairs, by_law in places
@@ -206,7 +246,15 @@ def _paired(first: str, second: str, by_law: Mapping[str, Values]) -> PairedDiff
 
 @dataclass(frozen=True)
 class Best:
-    """The law with the best mean, and whether its lead over each other law may be chance."""
+    """The law with the best mean, and whether its lead over each other law is significant.
+
+    Attributes
+    ----------
+    means : dict[str, float]
+        Means by law, from the best law to the worst.
+    p : dict[str, float]
+        The adjusted p value of each other law's distance to the best; 1 if there is no test.
+    """
 
     #: from the best law to the worst
     means: dict[str, float]
@@ -215,28 +263,41 @@ class Best:
 
     @property
     def law(self) -> str:
+        """The law with the best mean."""
         return next(iter(self.means))
 
     @property
     def ties(self) -> list[str]:
-        """Laws over which the lead may be chance, in the order of their means."""
+        """The laws over which the lead is not significant, in the order of their means."""
         return [law for law, p in self.p.items() if p >= 1 - LEVEL]
 
     @property
     def behind(self) -> str | None:
-        """The best of those that are worse beyond chance."""
+        """The best of the laws that are significantly worse; None if there is none."""
         return next((law for law, p in self.p.items() if p < 1 - LEVEL), None)
 
 
 def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
-    """The law with the best mean over its seeds, tested beside each other law; None without a law
-    that has a value. more: whether more is better.
+    """Return the law with the best mean over its seeds, tested against each other law.
 
-    Paired t-tests over the common seeds. The values that test the best law have also chosen it, so
-    that any pair of laws might have been the one that is looked at: to tell the farthest of m
-    others from it, its p counts m (m + 1) / 2 times, once for each pair of the laws that are left;
-    then the next with m − 1, as Holm's method steps down. So the chance is at most 5 % that any
-    lead is called real where there is none (docs/contribute/decisions/045).
+    The tests are paired t-tests over the common seeds. The values that test the best law have also
+    selected it, so that any pair of laws might have been the tested one. The p value of the
+    farthest of m other laws therefore counts m (m + 1) / 2 times, once for each pair of the
+    remaining laws; then the next with m − 1, as Holm's method steps down. The probability that any
+    lead is called significant without a real difference is at most 5 %
+    (docs/contribute/decisions/045).
+
+    Parameters
+    ----------
+    by_law : Mapping[str, Values]
+        Metric values by law and seed.
+    more : bool
+        True if more is better.
+
+    Returns
+    -------
+    Best | None
+        The best law; None if no law has a value.
     """
     means = {law: mean_and_interval(list(values.values()))[0] for law, values in by_law.items()}
     ranked = sorted(
@@ -246,7 +307,7 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
     if not ranked:
         return None
     first, *other_laws = ranked
-    # A lead without a test may be chance.
+    # A lead without a test is not significant.
     alone = {
         law: pair.p if (pair := _paired(law, first, by_law)) and pair.tested else 1.0
         for law in other_laws
@@ -261,10 +322,10 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
 
 
 def paired_p(difference: NDArray[np.float64]) -> float:
-    """Return the two-sided p of a paired t-test, before any adjustment.
+    """Return the two-sided p value of a paired t-test, before any adjustment.
 
-    NaN for fewer than two differences, and where they are all alike: without spread there is no
-    test.
+    It is NaN for fewer than two differences and for differences that are all alike: without spread
+    there is no test.
     """
     if len(difference) < 2 or are_alike(difference):
         return float("nan")

@@ -1,4 +1,4 @@
-"""Temporary folders that do not stay behind where their process is killed."""
+"""Temporary folders that are removed even if their process is killed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-#: Start of the names of temporary folders; the process that has them follows.
+#: Prefix of the names of temporary folders; the number of the owning process follows.
 PREFIX = "forebay-run-"
 
 
 def own_prefix(pid: int | None = None) -> str:
-    """Return the start of the names of a process's folders, by default of this process.
+    """Return the prefix of the names of a process's folders, by default of this process.
 
-    It has the number of the process and, on Linux, the PID namespace in which that number counts:
-    a command of `forebay link` and a container see other numbers, and may share the folder /tmp.
+    It holds the number of the process and, on Linux, its PID namespace: a command of `forebay link`
+    and a container have their own numbers, and may share the folder /tmp.
     """
     return f"{PREFIX}{_namespace()}-{os.getpid() if pid is None else pid}-"
 
@@ -69,6 +69,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _is_own_folder(path: Path) -> bool:
+    """Return True if a path is a folder of this user, and not a link to one."""
     try:
         status = path.lstat()
     except OSError:

@@ -1,8 +1,8 @@
-"""Rich's tables for a terminal of any width: nothing is cut, and columns left out are named.
+"""Tables for a terminal of any width, in which no cell is cut and omitted columns are named.
 
-A table that is too wide loses its last columns of numbers, and a line below it names them. Where
-fewer than two columns of numbers fit beside the names, or a sentence does not, each row becomes a
-block with a line for each number.
+A table that is too wide loses its last columns of numbers, and a line below it names them. If fewer
+than two columns of numbers fit next to the names, or a sentence does not, each row becomes a block
+with one line per number.
 """
 
 from __future__ import annotations
@@ -20,17 +20,29 @@ from rich.text import Text
 
 Cell = str | Text
 
-#: Spaces between two columns, and before the lines of a block.
+#: Number of spaces between two columns, and before the lines of a block.
 GAP = 2
-#: Least width of a column of sentences, and of a heading before its words stand below each other.
+#: Smallest width of a column of sentences, and width from which a heading wraps.
 SENTENCE, HEADING = 24, 10
-#: Columns of numbers for which a table must have space.
+#: Number of columns of numbers that must fit; otherwise rows become blocks.
 FEWEST = 2
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: sentences wrap, everything else stands on one line."""
+    """A column of a table. Sentences wrap; every other cell is on one line.
+
+    Attributes
+    ----------
+    head : str
+        Heading.
+    unit : str, default ''
+        Unit below the heading; empty for none.
+    left : bool, default False
+        True to align the cells to the left.
+    sentence : bool, default False
+        True if the cells are sentences.
+    """
 
     head: str
     unit: str = ""
@@ -60,7 +72,15 @@ class Column:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows under a title of their own; the columns of all groups are alike."""
+    """Rows under a title of their own; all groups of a table have the same columns.
+
+    Attributes
+    ----------
+    rows : Sequence[Sequence[Cell]]
+        The rows, as lists of cells.
+    title : str, default ''
+        Title above the rows; empty for none.
+    """
 
     rows: Sequence[Sequence[Cell]]
     title: str = ""
@@ -84,13 +104,19 @@ def show(
 
     Parameters
     ----------
+    console : Console
+        The console.
+    columns : sequence of Column
+        The columns.
+    groups : sequence of RowGroup
+        The rows.
     keys : int
         Number of first columns that name a row.
     continued : bool
-        True to print the columns that do not fit in a table below, with the names of the rows
-        again, instead of naming them.
+        True to print the columns that do not fit in a further table below, with the names of the
+        rows repeated, instead of only naming the columns.
     header : bool
-        False to leave out the headings, and the empty line at the end.
+        False to omit the headings, and the empty line at the end.
     """
     widths = fitting_widths(columns, groups, console.width, keys)
     if not widths:
@@ -112,13 +138,32 @@ def show(
     heads = [column.head for column in columns[len(widths) :]]
     # The heading "Delay, mean" has a comma of its own.
     names = ("; " if any("," in head for head in heads) else ", ").join(heads)
-    console.print(Text(f"No room here for: {names}.", style="dim"))
+    console.print(
+        Text(f"Columns omitted, because the terminal is too narrow: {names}.", style="dim")
+    )
 
 
 def fitting_widths(
     columns: Sequence[Column], groups: Sequence[RowGroup], width: int, keys: int = 1
 ) -> list[int]:
-    """Return the widths of the first columns, those that fit; none where blocks must do."""
+    """Return the widths of the columns that fit, from the first on.
+
+    Parameters
+    ----------
+    columns : Sequence[Column]
+        The columns.
+    groups : Sequence[RowGroup]
+        The rows.
+    width : int
+        Width of the terminal in characters.
+    keys : int, default 1
+        Number of first columns that name a row.
+
+    Returns
+    -------
+    list[int]
+        Widths in characters; empty if the rows must become blocks.
+    """
     rows = [row for group in groups for row in group.texts]
     widths = [column.least_width([row[i] for row in rows]) for i, column in enumerate(columns)]
     while widths and sum(widths) + GAP * (len(widths) - 1) > width:
@@ -140,7 +185,7 @@ def fitting_widths(
 def _rich_table(
     columns: Sequence[Column], group: RowGroup, widths: Sequence[int], header: bool
 ) -> Table:
-    """Return the columns that fit as a table with a rule below the headings alone."""
+    """Return the columns that fit as a table with a rule below the headings."""
     table = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -176,7 +221,7 @@ def _show_blocks(
             console.print(Text(group.title, style="bold"))
         names: list[Text] = []
         for row in group.texts:
-            # A name that stands once for several rows is repeated in each block.
+            # A name that several rows share is repeated in each block.
             names = [cell if cell.plain or not names else names[i] for i, cell in enumerate(row)]
             heading = Text(", ").join(name for name in names[:keys] if name.plain)
             heading.stylize("bold")

@@ -1,7 +1,7 @@
 """A process that answers requests by calling a function of this package.
 
-The process is a command that this one starts, neither forked nor spawned from it: so a notebook, a
-program with threads and a script without a guarded main may start one.
+The process runs a new interpreter and is neither forked nor spawned by `multiprocessing`, so that a
+notebook, a program with threads and a script without a guarded main may start one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from forebay._native import ScenarioError
 
-#: The process finds the package where this one does.
+#: The program of the process, which imports from the same path as this process.
 COMMAND = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from forebay._base import worker_process; worker_process.serve(sys.argv[2])"
@@ -32,40 +32,68 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """A process that calls one function: `send` its arguments, then `receive` what it returns."""
+    """A process that calls one function: `send` passes arguments, and `receive` returns the result.
+
+    Parameters
+    ----------
+    function : str
+        The function, such as "forebay.studio.theory:answer".
+    environment : mapping of str to str, optional
+        Variables to set in the process.
+    """
 
     def __init__(self, function: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start the process with a function such as "forebay.studio.theory:answer"."""
+        """Start the process."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, json.dumps(sys.path), function],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | dict(environment or {}),
-            # A terminal's Ctrl-C is for this process, which then ends the other.
+            # In a session of its own the process gets no Ctrl-C; this process ends it.
             start_new_session=True,
         )
         self._loaded = False
 
     def loaded(self, timeout_s: float | None = None) -> bool:
-        """Return True once the process has loaded its function, which takes its time."""
+        """Return True once the process has loaded its function.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Time to wait in seconds; without limit by default.
+        """
         if not self._loaded and self.answered(timeout_s):
             self.receive()
             self._loaded = True
         return self._loaded
 
     def answered(self, timeout_s: float | None = None) -> bool:
-        """Return True once there is something to receive; by default wait for it.
+        """Return True once there is a result to receive.
 
-        Raises `WorkerError`.
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Time to wait in seconds; without limit by default.
+
+        Raises
+        ------
+        WorkerError
+            If the process has ended.
         """
         assert self._process.stdout is not None
         try:
             return bool(select.select([self._process.stdout], [], [], timeout_s)[0])
-        except ValueError as error:  # another thread has ended it
+        except ValueError as error:  # another thread has closed the pipe
             raise WorkerError(f"{self._process.args!r} has ended") from error
 
     def send(self, *arguments: object) -> None:
-        """Begin a call. Raises `WorkerError`."""
+        """Begin a call.
+
+        Raises
+        ------
+        WorkerError
+            If the process has ended.
+        """
         assert self._process.stdin is not None
         try:
             pickle.dump(arguments, self._process.stdin)
@@ -76,7 +104,12 @@ class Worker:
     def receive(self) -> Any:
         """Wait for the end of a call, and return its result.
 
-        Raises `ScenarioError` as the function did, and `WorkerError`.
+        Raises
+        ------
+        ScenarioError
+            If the function raised it.
+        WorkerError
+            If the process has ended.
         """
         assert self._process.stdout is not None
         try:
@@ -88,13 +121,21 @@ class Worker:
         return result
 
     def ask(self, *arguments: object) -> Any:
-        """Return the result of a whole call; raises as `send` and `receive` do."""
+        """Make a call and return its result.
+
+        Raises
+        ------
+        ScenarioError
+            If the function raised it.
+        WorkerError
+            If the process has ended.
+        """
         self.loaded()
         self.send(*arguments)
         return self.receive()
 
     def end(self) -> None:
-        """End the process at once, in the middle of a call too."""
+        """End the process at once, even during a call."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -107,7 +148,7 @@ def serve(function: str) -> None:
     """Answer calls of a function on standard output until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
-    # What a library prints is no answer.
+    # Output of a library must not mix with answers, so it goes to standard error.
     os.dup2(2, 1)
     module, _, name = function.partition(":")
     call = getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""What a paper claims of an experiment: `NAME.claims.toml` beside the scenario `NAME.toml`.
+"""A paper's claims about an experiment: `NAME.claims.toml` next to the scenario `NAME.toml`.
 
 The file has `[[claim]]` tables, `[[figure]]` tables for the paper's page, `[points]` that name
 points of the sweep, and `[[variant]]` tables with keys to set for another reading of the paper.
@@ -11,12 +11,12 @@ import dataclasses
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError, quantity
 from forebay.scenario import names
 
@@ -24,41 +24,41 @@ T = TypeVar("T")
 
 SUFFIX = names.CLAIMS
 
-#: Start and end in s.
+#: Start and end in seconds.
 Window = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence or number of a paper, and what to measure for it."""
+    """A sentence or number of a paper, and what to measure for it."""
 
     id: str
-    #: Figure, table or section.
+    #: Figure, table or section of the paper.
     where: str
-    #: The claim, in our words.
+    #: The claim in our words.
     says: str
     #: An expression over measures: see `forebay.campaign.replay`.
     value: str
     #: A number, or a bound such as "< 1".
     published: float | str
-    #: Largest deviation that reproduces the claim, as a share of `published` …
+    #: Largest relative deviation that reproduces the claim …
     tolerance: float = 0.0
-    #: … or absolute, whichever is wider.
+    #: … and largest absolute deviation; the wider of both counts.
     within: float = 0.0
-    #: What the number was printed to show, as a comparison: "std('a') < std('b')".
+    #: The comparison that the number was printed to show: "std('a') < std('b')".
     direction: str = ""
     unit: str = ""
-    #: Name of a point; the first one where it is empty.
+    #: Name of a point; the first point if it is empty.
     point: str = ""
     window: Window | None = None
-    #: The same value in ns-2, and the reference case it is from.
+    #: The same value in ns-2, and the reference case that it is from.
     ns2: float | None = None
     ns2_case: str = ""
-    #: Variants to measure it under too.
+    #: Variants under which it is measured, too.
     variants: list[str] = field(default_factory=list)
     #: Text for every verdict; {NAME} is the value under that variant …
     note: str = ""
-    #: … and only where the claim is not reproduced.
+    #: … and text for a claim that is not reproduced.
     why: str = ""
 
     @property
@@ -66,7 +66,7 @@ class Claim:
         """The sign and number of a `published` bound: ("<", 1.0) of "< 1"."""
         if not isinstance(self.published, str):
             return None
-        sign, number = re.split(r"\s+", self.published, maxsplit=1)
+        sign, number = self.published.split(maxsplit=1)
         return sign, float(number)
 
 
@@ -74,22 +74,22 @@ class Claim:
 class Figure:
     """A figure of the paper, drawn from our runs."""
 
-    #: As the paper numbers it.
+    #: The paper's number of the figure.
     where: str
     title: str
-    #: Of `forebay.campaign.paper_page.KINDS`, or "measure".
+    #: A kind of `forebay.campaign.paper_page.KINDS`, or "measure".
     kind: str
     points: list[str] = field(default_factory=list)
     laws: list[str] = field(default_factory=list)
-    #: A part of the time to show.
+    #: The part of the time that it shows.
     window: Window | None = None
-    #: For "measure": what is drawn, over points, or over these windows.
+    #: The measure of a figure of kind "measure", which is over points or over these windows.
     measure: str = ""
     windows: list[Window] = field(default_factory=list)
-    #: For "series": columns of the samples.
+    #: The columns of the samples that a figure of kind "series" shows.
     columns: list[str] = field(default_factory=list)
     caption: str = ""
-    #: Drawn from the runs of this variant.
+    #: The variant whose runs it shows.
     variant: str = ""
 
 
@@ -100,33 +100,35 @@ class Variant:
     name: str
     says: str
     sets: dict[str, Any] = field(default_factory=dict)
-    #: Labels of the laws that run; all where it is empty.
+    #: Labels of the laws that run; all laws if it is empty.
     laws: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class PaperExperiment:
-    """A claims file, and the scenario of a paper beside it."""
+    """A claims file, and the scenario of a paper next to it."""
 
     path: Path
     claims: list[Claim]
     figures: list[Figure]
     variants: dict[str, Variant]
-    #: Name to what the sweep sets there.
+    #: What the sweep sets at each named point.
     points: dict[str, dict[str, Any]]
 
     @property
     def name(self) -> str:
+        """The name of the experiment."""
         return self.path.name.removesuffix(SUFFIX)
 
     @property
     def scenario(self) -> Path:
+        """The file of the scenario."""
         return self.path.with_name(f"{self.name}.toml")
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A directory of experiments: `name` is the directory's, `title` its README's heading."""
+    """A folder of experiments, with the folder's name and the title of its README."""
 
     name: str
     title: str
@@ -134,23 +136,26 @@ class Paper:
 
 
 def papers(directory: Path | None = None) -> list[Paper]:
-    """Every paper: a subdirectory that has claims, with its experiments in order of name.
+    """Return the papers whose claims are in subfolders of a folder, in order of name.
 
-    Without a directory, the experiments here and those that come with Forebay.
+    By default these are the experiments here and those that come with Forebay.
+
+    Raises
+    ------
+    ScenarioError
+        If the folder does not exist, or a claims file cannot be used.
     """
     if directory is None:
-        folders = list(names.folders().values())
+        folders: Iterable[Path] = names.folders().values()
     elif directory.is_dir():
         folders = [path for path in directory.iterdir() if path.is_dir()]
     else:
-        raise ScenarioError(f'--experiments: found "{directory}", allowed: a directory')
-    found = []
-    for folder in sorted(folders, key=lambda path: path.name):
-        files = sorted(folder.glob(f"*{SUFFIX}"))
-        if files:
-            experiments = [_experiment(path) for path in files]
-            found.append(Paper(folder.name, _title(folder), experiments))
-    return found
+        raise ParameterError("experiments", directory, "a directory")
+    return [
+        Paper(folder.name, _title(folder), [_read_experiment(path) for path in files])
+        for folder in sorted(folders, key=lambda path: path.name)
+        if (files := sorted(folder.glob(f"*{SUFFIX}")))
+    ]
 
 
 def _title(folder: Path) -> str:
@@ -160,107 +165,109 @@ def _title(folder: Path) -> str:
     return readme.read_text().partition("\n")[0].removeprefix("# ")
 
 
-def _experiment(path: Path) -> PaperExperiment:
+def _read_experiment(path: Path) -> PaperExperiment:
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ScenarioError(f"{path}: {error}") from error
-    _known(path, document, {"points", "claim", "figure", "variant"})
+    _check_keys(path, document, ["points", "claim", "figure", "variant"])
 
     def tables(name: str, kind: type[T]) -> list[T]:
-        rows = enumerate(document.get(name, []))
-        return [_table(f"{path}: {name}.{i}", kind, row) for i, row in rows]
+        return [
+            _read_table(f"{path}: {name}.{number}", kind, table)
+            for number, table in enumerate(document.get(name, []))
+        ]
 
-    variants = {one.name: one for one in tables("variant", Variant)}
-    read = PaperExperiment(
+    variants = {variant.name: variant for variant in tables("variant", Variant)}
+    experiment = PaperExperiment(
         path, tables("claim", Claim), tables("figure", Figure), variants, document.get("points", {})
     )
-    _check(read)
-    return read
+    _check(experiment)
+    return experiment
 
 
-def _check(read: PaperExperiment) -> None:
-    """Raises `ScenarioError` for names that the file lacks, and claims without a tolerance."""
+def _check(experiment: PaperExperiment) -> None:
+    """Raise `ScenarioError` for names that the file lacks, and for claims without a tolerance."""
 
-    def named(where: str, name: str, known: Mapping[str, object], table: str) -> None:
-        if name and name not in known:
-            allowed = ", ".join(known) or f"none, as the file has no {table}"
-            raise ScenarioError(f'{where}: found "{name}", allowed: {allowed}')
+    def check_name(where: str, name: str, table: str) -> None:
+        names = experiment.variants if table == "[[variant]]" else experiment.points
+        if name and name not in names:
+            defined = f"it has {', '.join(names)}" if names else "which is missing"
+            raise ScenarioError(f'{where}: "{name}" is not in {table}; {defined}')
 
-    seen: set[str] = set()
-    for claim in read.claims:
-        where = f"{read.path}: claim {claim.id}"
-        if claim.id in seen:
-            raise ScenarioError(f"{where}: found twice, allowed: ids that differ")
-        seen.add(claim.id)
+    ids: set[str] = set()
+    for claim in experiment.claims:
+        where = f"{experiment.path}: claim {claim.id}"
+        if claim.id in ids:
+            raise ScenarioError(f"{where}: another claim has the same id")
+        ids.add(claim.id)
         if isinstance(claim.published, str):
             if not re.fullmatch(r"[<>]\s+-?\d+(\.\d+)?(e-?\d+)?", claim.published):
                 raise ScenarioError(
-                    f'{where}: published: found "{claim.published}", allowed: a number, '
-                    'or a bound such as "< 1"'
+                    f'{where}: published: "{claim.published}" is neither a number nor a bound '
+                    'such as "< 1"'
                 )
         elif not (claim.tolerance or claim.within):
-            raise ScenarioError(f"{where}: found no tolerance, allowed: tolerance or within")
+            raise ScenarioError(f"{where}: a number needs a tolerance: tolerance or within")
         for name in claim.variants:
-            named(f"{where}: variants", name, read.variants, "[[variant]]")
-        named(f"{where}: point", claim.point, read.points, "[points]")
-    for figure in read.figures:
-        where = f"{read.path}: {figure.where}"
-        named(f"{where}: variant", figure.variant, read.variants, "[[variant]]")
+            check_name(f"{where}: variants", name, "[[variant]]")
+        check_name(f"{where}: point", claim.point, "[points]")
+    for figure in experiment.figures:
+        where = f"{experiment.path}: {figure.where}"
+        check_name(f"{where}: variant", figure.variant, "[[variant]]")
         for name in figure.points:
-            named(f"{where}: point", name, read.points, "[points]")
+            check_name(f"{where}: point", name, "[points]")
 
 
-def _known(where: object, table: Mapping[str, Any], allowed: set[str]) -> None:
+def _check_keys(where: object, table: Iterable[str], keys: Collection[str]) -> None:
     for key in table:
-        if key not in allowed:
-            raise ScenarioError(
-                f"{where}: {key}: found an unknown key, allowed: {', '.join(allowed)}"
-            )
+        if key not in keys:
+            raise ScenarioError(f"{where}: {key}: unknown key; known keys: {', '.join(keys)}")
 
 
-def _table(where: str, kind: type[T], table: dict[str, Any]) -> T:
-    """A dataclass from a table, each value of the type that its field has."""
+#: The types that TOML has for a field's type, and their names.
+NUMBER = (int, float)
+TOML_TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "a text"),
+    float: (NUMBER, "a number"),
+    float | None: (NUMBER, "a number"),
+    float | str: ((*NUMBER, str), "a number or a text"),
+    list[str]: ((list,), "a list"),
+    dict[str, Any]: ((dict,), "a table"),
+}
+
+
+def _read_table(where: str, kind: type[T], table: dict[str, Any]) -> T:
+    """Return a dataclass from a table, each value of the type that its field has."""
     hints = get_type_hints(kind)
-    _known(where, table, set(hints))
+    _check_keys(where, table, hints)
     values: dict[str, Any] = {}
-    for one in dataclasses.fields(kind):  # type: ignore[arg-type]
-        hint = hints[one.name]
-        if one.name in table:
-            values[one.name] = _value(f"{where}: {one.name}", hint, table[one.name])
-        elif one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING:
-            raise ScenarioError(f"{where}: {one.name}: found nothing, allowed: {_allowed(hint)}")
+    for item in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if item.name in table:
+            values[item.name] = _value(f"{where}: {item.name}", hints[item.name], table[item.name])
+        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise ScenarioError(f"{where}: the key {item.name} is missing")
     return kind(**values)
 
 
 def _value(where: str, hint: Any, value: Any) -> Any:
-    if hint in (Window, Window | None):
+    if hint == Window | None:
         return _window(where, value)
     if hint == list[Window]:
-        return [_window(where, one) for one in value]
-    fits: bool = isinstance(value, _types(hint)) and not isinstance(value, bool)
+        return [_window(where, window) for window in value]
+    types, name = TOML_TYPES[hint]
+    fits: bool = isinstance(value, types) and not isinstance(value, bool)
     if not fits:
-        found = json.dumps(value, ensure_ascii=False, default=str)
-        raise ScenarioError(f"{where}: found {found}, allowed: {_allowed(hint)}")
+        raise ScenarioError(f"{where}: {_in_json(value)} is not {name}")
     return float(value) if hint is float else value
-
-
-def _types(hint: Any) -> tuple[type, ...]:
-    """The types that a value of a field may have; a whole number is a float, too."""
-    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    types = tuple(get_origin(kind) or kind for kind in kinds)
-    return (*types, int) if float in types else types
-
-
-def _allowed(hint: Any) -> str:
-    """The same in words."""
-    words = {str: "a text", float: "a number", list: "a list", dict: "a table"}
-    return " or ".join(words[one] for one in _types(hint) if one in words)
 
 
 def _window(where: str, value: Any) -> Window:
     if not isinstance(value, list) or len(value) != 2:
-        allowed = 'two times such as ["0s", "1s"]'
-        raise ScenarioError(f"{where}: found {json.dumps(value, default=str)}, allowed: {allowed}")
+        raise ScenarioError(f'{where}: {_in_json(value)} is not two times such as ["0s", "1s"]')
     start, end = (quantity(where, str(text), "time") for text in value)
     return start, end
+
+
+def _in_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

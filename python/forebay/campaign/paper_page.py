@@ -1,4 +1,7 @@
-"""The page of a paper, its claims beside ours and its figures from our runs; and docs/evidence/papers.md."""
+"""The page of a paper: its claims next to our values, and its figures from our runs.
+
+`summary` writes docs/evidence/papers.md.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from forebay.campaign.replay import (
     MEASURES,
     NOT_REPRODUCED,
     Measured,
-    PlannedReplay,
+    ReplayedExperiment,
+    ReplayedPaper,
     Verdict,
     count,
 )
@@ -29,9 +33,11 @@ from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.templates import html, template
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from forebay._native import Run
 
-#: Columns that a "series" figure can draw, with title and factor.
+#: Columns that a "series" figure can show, with their titles and factors.
 SERIES: Mapping[str, tuple[str, float]] = {
     "p": ("Signal probability", 1),
     "max_p": ("max_p", 1),
@@ -43,28 +49,24 @@ SERIES: Mapping[str, tuple[str, float]] = {
 }
 
 
-def draw(figure: Figure, result: Result, measured: Measured) -> list[tuple[str, Plot]]:
-    """A picture per point, or one over all of them, each with the name of its point."""
+def _draw(figure: Figure, result: Result, measured: Measured) -> list[tuple[str, Plot]]:
+    """Return a plot per point, each with the point's name, or a single plot over all points."""
     if figure.kind not in (*KINDS, "measure"):
-        allowed = ", ".join([*KINDS, "measure"])
-        raise ScenarioError(f"{figure.where}: kind: found {figure.kind}, allowed: {allowed}")
-    chosen = _of_laws(result, [measured.law(label) for label in figure.laws])
+        kinds = ", ".join([*KINDS, "measure"])
+        raise ScenarioError(f'{figure.where}: kind: "{figure.kind}" is not one of {kinds}')
+    laws = [measured.law(label) for label in figure.laws]
+    runs = [run for run in result.runs if not laws or run.law in laws]
+    of_laws = Result(result.experiment, Execution(runs, [], False, 0.0))
     if figure.kind == "measure":
-        return [("", _measure(figure, chosen, measured))]
+        return [("", _measure(figure, of_laws, measured))]
     return [
-        (name, KINDS[figure.kind](figure, chosen, measured.points[name] if name else 0))
+        (name, KINDS[figure.kind](figure, of_laws, measured.points[name] if name else 0))
         for name in figure.points or [""]
     ]
 
 
-def _of_laws(result: Result, laws: list[int]) -> Result:
-    """The same result with these laws only; all of them for none."""
-    runs = [run for run in result.runs if not laws or run.law in laws]
-    return Result(result.experiment, Execution(runs, [], False, 0.0))
-
-
 def _of_kind(figure: Figure, result: Result, point: int) -> Plot:
-    """A figure of a result, of a part of the time where the figure has a window."""
+    """Draw a figure of a result, within the figure's window if it has one."""
     sheet = RESULT_KINDS[figure.kind].sheet(result, point, 0)
     if figure.window is not None and sheet.timeline:
         sheet = over_time.part(sheet, *figure.window)
@@ -73,7 +75,7 @@ def _of_kind(figure: Figure, result: Result, point: int) -> Plot:
 
 @styled
 def _series(figure: Figure, result: Result, point: int) -> Plot:
-    """Columns of the samples against time, a row each, laws as curves; the first seed."""
+    """Draw columns of the samples over time: a panel per column, a curve per law, seed 1."""
     info = result.plan.points[point]
     plot = Plot(figsize=(10, 0.8 + 2.2 * len(figure.columns)), layout="constrained")
     rows = plot.subplots(len(figure.columns), 1, sharex=True, squeeze=False)[:, 0]
@@ -100,7 +102,7 @@ def _series(figure: Figure, result: Result, point: int) -> Plot:
     return plot
 
 
-def _column(run: Run, name: str) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+def _column(run: Run, name: str) -> NDArray[np.float64] | None:
     if name == "sent":
         return np.cumsum(8.0 * run.samples["departed_bytes"])
     return np.asarray(run.samples[name], dtype=float) if name in run.samples else None
@@ -108,12 +110,11 @@ def _column(run: Run, name: str) -> np.ndarray[Any, np.dtype[np.float64]] | None
 
 @styled
 def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
-    """A measure with its 95 % interval, by law, over points or over windows."""
+    """Draw a measure with its 95 % interval, by law, over points or over time windows."""
     if figure.measure not in MEASURES:
-        raise ScenarioError(
-            f"{figure.where}: measure: found {figure.measure}, allowed: {', '.join(MEASURES)}"
-        )
-    drawn = MEASURES[figure.measure]
+        names = ", ".join(MEASURES)
+        raise ScenarioError(f'{figure.where}: measure: "{figure.measure}" is not one of {names}')
+    measure = MEASURES[figure.measure]
     places: list[tuple[str, str, Window | None]] = (
         [(f"{start:g} to {end:g} s", "", (start, end)) for start, end in figure.windows]
         if figure.windows
@@ -127,10 +128,10 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
             statistics.mean_and_interval(measured.values(figure.measure, label, point, window))
             for _, point, window in places
         ]
-        mean, half = drawn.scale * np.array(cells).T
-        at = [x + parts.aside(rank, len(laws), 0.7) for x in range(len(places))]
+        mean, half = measure.scale * np.array(cells).T
+        at = [x + parts.group_offset(rank, len(laws), 0.7) for x in range(len(places))]
         parts.dots(axes, at, mean, law, label, yerr=half)
-    axes.set_ylabel(drawn.heading)
+    axes.set_ylabel(measure.heading)
     if figure.measure != "utilisation":
         axes.set_ylim(bottom=0)
     parts.named_places(axes, [name for name, _, _ in places])
@@ -138,7 +139,7 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
     return plot
 
 
-#: Figures of one point; "measure" is over all of them.
+#: Figures of a single point; a figure of kind "measure" is over all points.
 KINDS: Mapping[str, Callable[[Figure, Result, int], Plot]] = {
     "queue": _of_kind,
     "loss": _of_kind,
@@ -147,66 +148,87 @@ KINDS: Mapping[str, Callable[[Figure, Result, int], Plot]] = {
 }
 
 
-def section(
-    planned: PlannedReplay, of_reading: Mapping[str, Result], verdicts: Sequence[Verdict]
-) -> dict[str, Any]:
-    """One experiment on the page of its paper; draws its figures."""
-    one, result = planned.of, of_reading[""]
-    measured = {name: Measured(of, one.points) for name, of in of_reading.items()}
+def _section(experiment: ReplayedExperiment) -> dict[str, Any]:
+    """Return what the page shows of an experiment; draws its figures."""
+    source, results = experiment.of, experiment.results
+    measured = {name: Measured(result, source.points) for name, result in results.items()}
+
+    def pictures(figure: Figure) -> list[tuple[str, str]]:
+        plots = _draw(figure, results[figure.variant], measured[figure.variant])
+        return [
+            (name, plot.svg(", ".join(filter(None, [figure.title, name])))) for name, plot in plots
+        ]
+
     return {
-        "name": one.name,
-        "result": result,
-        "verdicts": verdicts,
-        "variants": [it for it in one.variants.values() if it.name in of_reading],
-        "figures": [
-            (
-                figure,
-                [
-                    (name, plot.svg(", ".join(filter(None, [figure.title, name]))))
-                    for name, plot in draw(
-                        figure, of_reading[figure.variant], measured[figure.variant]
-                    )
-                ],
-            )
-            for figure in one.figures
-        ],
+        "name": source.name,
+        "result": results[""],
+        "verdicts": experiment.verdicts,
+        "variants": [variant for name, variant in source.variants.items() if name in results],
+        "figures": [(figure, pictures(figure)) for figure in source.figures],
     }
 
 
-def write(
-    paper: Paper,
-    experiments: Sequence[tuple[PlannedReplay, Mapping[str, Result], Sequence[Verdict]]],
-    directory: Path,
-    command: str,
-) -> Path:
-    """Writes the page, with the command that makes it again, and returns where it is."""
+def write(replayed: ReplayedPaper, directory: Path, command: str) -> Path:
+    """Write the page of a paper.
+
+    Parameters
+    ----------
+    replayed : ReplayedPaper
+        The paper, with its results and verdicts.
+    directory : Path
+        Folder of the page.
+    command : str
+        The command line that repeats it.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
     page = html(
         "paper.html.j2",
-        paper=paper,
-        sections=[section(*each) for each in experiments],
-        count=count([verdict for *_, verdicts in experiments for verdict in verdicts]),
+        paper=replayed.paper,
+        sections=[_section(experiment) for experiment in replayed.experiments],
+        count=count(replayed.verdicts),
         command=command,
     )
-    (path,) = publish(directory, {f"{paper.name}.html": page})
+    (path,) = publish(directory, {f"{replayed.paper.name}.html": page})
     return path
 
 
-def summary(papers: Sequence[Paper], found: Sequence[Verdict]) -> str:
-    """The page as Markdown. Its prose is in the template; every number in it is from `found`."""
-    by_key = {verdict.key: verdict for verdict in found}
+def summary(papers: Sequence[Paper], verdicts: Sequence[Verdict]) -> str:
+    """Return the summary of all papers as Markdown.
+
+    Its prose is in the template, and every number in it is from the verdicts.
+
+    Parameters
+    ----------
+    papers : sequence of Paper
+        The papers.
+    verdicts : sequence of Verdict
+        The verdicts on all their claims.
+
+    Raises
+    ------
+    ScenarioError
+        If the prose refers to a claim that was not replayed.
+    """
+    by_key = {verdict.key: verdict for verdict in verdicts}
 
     def ours(key: str) -> str:
         if key not in by_key:
-            raise ScenarioError(f"papers.md.j2: found {key}, allowed: a claim that was replayed")
+            raise ScenarioError(f"papers.md.j2: the claim {key} was not replayed")
         return by_key[key].text()
 
-    of_paper = {paper.name: [v for v in found if v.paper == paper.name] for paper in papers}
     return template("papers.md.j2").render(
         papers=papers,
-        of_paper=of_paper,
+        of_paper={
+            paper.name: [verdict for verdict in verdicts if verdict.paper == paper.name]
+            for paper in papers
+        },
         count=count,
-        total=len(found),
-        all=count(found),
+        total=len(verdicts),
+        all=count(verdicts),
         ours=ours,
         not_reproduced=NOT_REPRODUCED,
     )

@@ -1,4 +1,4 @@
-"""Papers replayed: measures, verdicts on claims, and `forebay.replay`."""
+"""Replays of papers: measures, verdicts on claims, and `forebay.replay`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base import progress, quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
@@ -32,7 +33,7 @@ from forebay.scenario import names
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay._native import PointInfo, Run
+    from forebay._native import Run
     from forebay.campaign.claims import Window
     from forebay.experiment.engines import Engine
     from forebay.experiment.store import Store
@@ -43,21 +44,7 @@ Floats = NDArray[np.float64]
 MEASURES: Mapping[str, Metric] = {
     entry["claim"]: Metric.from_entry(entry) for entry in _native.measures()
 }
-
-
-def _measure(name: str, run: Run, point: PointInfo, law: int, window: Window | None) -> float:
-    """Return one measure of one run. Raises `ScenarioError`."""
-    own_pkts = point.laws[law].target_pkts
-    return _native.measure(
-        name,
-        run,
-        sample_s=point.sample_s,
-        window=window or point.measure_s,
-        target_pkts=own_pkts if point.target_pkts is None else point.target_pkts,
-        traffic=[(traffic.tcp is not None, traffic.rtts_s) for traffic in point.traffic],
-    )
-
-
+#: Operators of an expression.
 OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -67,8 +54,10 @@ OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def one_way(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return F and p of a one-way analysis of variance; NaN where a group has fewer than two
-    values."""
+    """Return F and p of a one-way analysis of variance.
+
+    Both are NaN if a group has fewer than two values.
+    """
     if min(map(len, groups)) < 2:
         return math.nan, math.nan
     from scipy import stats
@@ -78,42 +67,78 @@ def one_way(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 class Measured:
-    """The values of a result, by law, point and window."""
+    """The measures of a result, by law, point and time window.
+
+    Parameters
+    ----------
+    result : Result
+        The runs.
+    points : mapping
+        What the sweep sets at each named point.
+
+    Raises
+    ------
+    ScenarioError
+        If the sweep has no such point.
+    """
 
     def __init__(self, result: Result, points: Mapping[str, Mapping[str, Any]]) -> None:
         self.result = result
         self.points = {name: _index(result, name, settings) for name, settings in points.items()}
 
     def law(self, label: str) -> int:
-        """Return the index of a law. Raises `ScenarioError`."""
+        """Return the index of a law, or raise `ScenarioError`."""
         laws = self.result.plan.laws
         if label not in laws:
-            raise ScenarioError(f"law: found {label}, allowed: {', '.join(laws)}")
+            raise ScenarioError(f'law: "{label}" is not in the scenario; it has {", ".join(laws)}')
         return laws.index(label)
 
     def values(self, measure: str, law: str, point: str, window: Window | None) -> Floats:
-        """Return one value per seed, in their order; of no seed where the law has not run."""
+        """Return a measure of a law: a value per seed, and none if the law has not run.
+
+        Raises
+        ------
+        ScenarioError
+            If there is no such measure, law or point.
+        """
         if point and point not in self.points:
-            raise ScenarioError(f"point: found {point}, allowed: {', '.join(self.points)}")
-        p, i = self.points[point] if point else 0, self.law(law)
-        info = self.result.plan.points[p]
-        runs = self.result.runs_of(p, i)
-        return np.array([_measure(measure, run, info, i, window) for run in runs])
+            names = ", ".join(self.points)
+            raise ScenarioError(f'point: "{point}" is not in [points]; it has {names}')
+        index = self.points[point] if point else 0
+        return np.array(self._at(measure, index, self.law(law), window))
 
     def anova(self, measure: str, law: str, window: Window | None) -> tuple[float, float]:
         """Return F and p of a one-way analysis of variance of a measure over the points."""
-        i = self.law(law)
-        return one_way(
-            [
-                [_measure(measure, run, info, i, window) for run in self.result.runs_of(p, i)]
-                for p, info in enumerate(self.result.plan.points)
-            ]
-        )
+        number = self.law(law)
+        points = range(len(self.result.plan.points))
+        return one_way([self._at(measure, point, number, window) for point in points])
+
+    def _at(self, measure: str, point: int, law: int, window: Window | None) -> list[float]:
+        """Return a measure of each run of a law at a point."""
+        info = self.result.plan.points[point]
+        target_pkts = info.target_pkts
+        if target_pkts is None:
+            target_pkts = info.laws[law].target_pkts
+
+        def value(run: Run) -> float:
+            return _native.measure(
+                measure,
+                run,
+                sample_s=info.sample_s,
+                window=window or info.measure_s,
+                target_pkts=target_pkts,
+                traffic=[(traffic.tcp is not None, traffic.rtts_s) for traffic in info.traffic],
+            )
+
+        return [value(run) for run in self.result.runs_of(point, law)]
 
     def evaluate(self, text: str, point: str, window: Window | None) -> Floats:
-        """Return the value of an expression, per seed; one value where it is over all seeds.
+        """Return the value of an expression per seed; a single value if it is over all seeds.
 
-        Raises `ScenarioError`.
+        Raises
+        ------
+        ScenarioError
+            If the expression is not of numbers and measures.
         """
         try:
             tree = ast.parse(text, mode="eval").body
@@ -122,46 +147,51 @@ class Measured:
         return np.atleast_1d(np.asarray(self._node(text, tree, point, window), dtype=float))
 
     def difference(self, text: str, point: str, window: Window | None) -> Floats:
-        """Return the difference b − a of a comparison a < b, per seed: it holds where this is
-        positive."""
+        """Return b − a of a comparison a < b per seed: the comparison holds if it is positive.
+
+        Raises
+        ------
+        ScenarioError
+            If the text is no comparison of expressions.
+        """
         tree = ast.parse(text, mode="eval").body
         if not isinstance(tree, ast.Compare) or not isinstance(tree.ops[0], ast.Lt | ast.Gt):
-            raise ScenarioError(f"{text}: found no comparison, allowed: one with < or >")
-        left = self._node(text, tree.left, point, window)
-        right = self._node(text, tree.comparators[0], point, window)
-        difference = right - left if isinstance(tree.ops[0], ast.Lt) else left - right
-        return np.atleast_1d(np.asarray(difference, dtype=float))
+            raise ScenarioError(f"{text}: write a comparison with < or >")
+        sides = [self._node(text, side, point, window) for side in (tree.left, *tree.comparators)]
+        sign = 1 if isinstance(tree.ops[0], ast.Lt) else -1
+        return np.atleast_1d(np.asarray(sign * (sides[1] - sides[0]), dtype=float))
 
     def _node(self, text: str, node: ast.expr, point: str, window: Window | None) -> Any:
-        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-            left = self._node(text, node.left, point, window)
-            right = self._node(text, node.right, point, window)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return OPERATORS[type(node.op)](left, right)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._node(text, node.operand, point, window)
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return node.value
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            arguments: Any = [ast.literal_eval(one) for one in node.args]
-            named = {str(one.arg): ast.literal_eval(one.value) for one in node.keywords}
-            name, here = node.func.id, named.get("window", window)
-            if name in ("anova_f", "anova_p"):
-                measure, law = arguments
-                f, p = self.anova(measure, law, here)
-                return f if name == "anova_f" else p
-            (law,) = arguments
-            return self.values(name, law, named.get("point", point), here)
-        raise ScenarioError(f"{text}: found {ast.unparse(node)}, allowed: numbers and measures")
+        match node:
+            case ast.BinOp() if type(node.op) in OPERATORS:
+                first, second = (
+                    self._node(text, n, point, window) for n in (node.left, node.right)
+                )
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    return OPERATORS[type(node.op)](first, second)
+            case ast.UnaryOp(op=ast.USub()):
+                return -self._node(text, node.operand, point, window)
+            case ast.Constant(value=int() | float()):
+                return node.value
+            case ast.Call(func=ast.Name(id=name)):
+                arguments: Any = [ast.literal_eval(argument) for argument in node.args]
+                options = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
+                window = options.get("window", window)
+                if name in ("anova_f", "anova_p"):
+                    measure, law = arguments
+                    return self.anova(measure, law, window)[name == "anova_p"]
+                (law,) = arguments
+                return self.values(name, law, options.get("point", point), window)
+        raise ScenarioError(f"{text}: {ast.unparse(node)} is neither a number nor a measure")
 
 
 def _index(result: Result, name: str, settings: Mapping[str, Any]) -> int:
-    """Return the index of the point that a name stands for. Raises `ScenarioError`."""
-    for i, point in enumerate(result.plan.points):
+    """Return the index of the point that a name means, or raise `ScenarioError`."""
+    for index, point in enumerate(result.plan.points):
         if all(point.settings.get(key) == value for key, value in settings.items()):
-            return i
+            return index
     labels = "; ".join(point.label for point in result.plan.points)
-    raise ScenarioError(f"points: {name}: found {dict(settings)}, allowed: one of {labels}")
+    raise ScenarioError(f"points: {name}: the sweep has no point {dict(settings)}; it has {labels}")
 
 
 REPRODUCED = "reproduced"
@@ -171,52 +201,66 @@ NOT_REPRODUCED = "not reproduced"
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and its verdict."""
+    """A claim and its verdict.
+
+    Attributes
+    ----------
+    paper, experiment : str
+        Names of the paper and of its experiment.
+    claim : Claim
+        The claim.
+    ours : float
+        Our value.
+    ci95 : float
+        Half-width of its 95 % confidence interval; NaN for one seed, or if there is one value only.
+    verdict : str
+        `REPRODUCED`, `IN_DIRECTION` or `NOT_REPRODUCED`.
+    why : str
+        The reason in sentences; empty if there is nothing to say.
+    """
 
     paper: str
     experiment: str
     claim: Claim
     ours: float
-    #: Half the width of the 95 % interval; NaN for one seed, or where there is one value only.
     ci95: float
     verdict: str
     why: str
 
     @property
     def key(self) -> str:
+        """The name of the claim among all papers."""
         return f"{self.paper}/{self.experiment}/{self.claim.id}"
 
     def text(self) -> str:
-        """Our value with its interval."""
+        """Return our value with its interval."""
         return with_interval(self.ours, self.ci95)
 
     def published(self) -> str:
-        """The published number or bound, with the unit of ours."""
+        """Return the published number or bound, with its unit."""
         number = self.claim.published
         text = number if isinstance(number, str) else f"{number:g}"
         return f"{text} {self.claim.unit}".rstrip()
 
     def line(self) -> str:
-        """One line of JSON, as `forebay replay --json` prints it."""
-        return json.dumps(
-            {
-                "paper": self.paper,
-                "experiment": self.experiment,
-                "claim": f"{self.claim.id}: {self.claim.where}: {self.claim.says}",
-                "published": self.claim.published,
-                "ours": quantities.finite(self.ours),
-                "ci95": quantities.finite(self.ci95),
-                "ns2": self.claim.ns2,
-                "verdict": self.verdict,
-                "why": self.why,
-            },
-            ensure_ascii=False,
-        )
+        """Return one line of JSON, as `forebay replay --json` prints it."""
+        facts = {
+            "paper": self.paper,
+            "experiment": self.experiment,
+            "claim": f"{self.claim.id}: {self.claim.where}: {self.claim.says}",
+            "published": self.claim.published,
+            "ours": quantities.finite(self.ours),
+            "ci95": quantities.finite(self.ci95),
+            "ns2": self.claim.ns2,
+            "verdict": self.verdict,
+            "why": self.why,
+        }
+        return json.dumps(facts, ensure_ascii=False)
 
 
 @dataclass
 class PlannedReplay:
-    """An experiment of a paper with its readings: the file as it is, "", and under each variant."""
+    """An experiment of a paper: as the file has it, "", and under each variant that is used."""
 
     of: PaperExperiment
     readings: dict[str, Experiment]
@@ -229,60 +273,69 @@ def plan_readings(
     overrides: Mapping[str, Any] | None = None,
     engine: Engine = PACKETS,
 ) -> list[PlannedReplay]:
-    """Read every scenario of a paper, for an engine. `overrides` are keys for all of them, to
-    shorten runs."""
+    """Read every scenario of a paper, also under the variants that claims and figures use.
+
+    Parameters
+    ----------
+    paper : Paper
+        The paper.
+    seeds : int, optional
+        Number of seeds. By default as many as each experiment asks for.
+    overrides : mapping, optional
+        Keys to set in every scenario.
+    engine : Engine, optional
+        What makes the runs.
+
+    Raises
+    ------
+    ScenarioError
+        If a scenario cannot be run, or not by this engine.
+    """
+
+    def read(experiment: PaperExperiment, sets: Mapping[str, Any], laws: list[str]) -> Experiment:
+        texts = [
+            f"{key}={quantities.toml(value)}"
+            for key, value in {**sets, **(overrides or {})}.items()
+        ]
+        path = names.shown(experiment.scenario)
+        return experiments.read(
+            path, laws=laws or None, overrides=texts, seeds=seeds, engine=engine
+        )
+
     planned = []
-    for one in paper.experiments:
-        readings = {"": _reading(one, overrides or {}, [], seeds, engine)}
-        used = {name for claim in one.claims for name in claim.variants}
-        used |= {figure.variant for figure in one.figures}
-        for name, variant in one.variants.items():
-            if name in used:
-                both = {**variant.sets, **(overrides or {})}
-                readings[name] = _reading(one, both, variant.laws, seeds, engine)
-        planned.append(PlannedReplay(one, readings))
+    for experiment in paper.experiments:
+        used = {name for claim in experiment.claims for name in claim.variants}
+        used |= {figure.variant for figure in experiment.figures}
+        readings = {"": read(experiment, {}, [])} | {
+            name: read(experiment, variant.sets, variant.laws)
+            for name, variant in experiment.variants.items()
+            if name in used
+        }
+        planned.append(PlannedReplay(experiment, readings))
     return planned
 
 
-def _reading(
-    one: PaperExperiment,
-    overrides: Mapping[str, Any],
-    laws: list[str],
-    seeds: int | None,
-    engine: Engine,
-) -> Experiment:
-    texts = [f"{key}={quantities.toml(value)}" for key, value in overrides.items()]
-    path = names.shown(one.scenario)
-    return experiments.read(path, laws=laws or None, overrides=texts, seeds=seeds, engine=engine)
-
-
-def results(planned: PlannedReplay, store: Store) -> dict[str, Result]:
-    """Return the results by reading; runs that the store lacks are made."""
-    return {name: whole_result(reading, store) for name, reading in planned.readings.items()}
-
-
-def judge(paper: Paper, planned: PlannedReplay, of_reading: Mapping[str, Result]) -> list[Verdict]:
-    """Return a verdict for every claim of an experiment. Raises `ScenarioError`."""
-    one = planned.of
-    measured = {name: Measured(result, one.points) for name, result in of_reading.items()}
+def _judge(paper: Paper, planned: PlannedReplay, results: Mapping[str, Result]) -> list[Verdict]:
+    """Return a verdict for every claim of an experiment, or raise `ScenarioError`."""
+    experiment, one_seed = planned.of, results[""].seeds == 1
+    measured = {name: Measured(result, experiment.points) for name, result in results.items()}
     verdicts = []
-    for claim in one.claims:
+    for claim in experiment.claims:
         try:
             ours, ci95 = _value(claim, measured[""])
-            one_seed = of_reading[""].seeds == 1
             verdict = _verdict(claim, ours, ci95, measured[""], one_seed=one_seed)
             texts = {name: with_interval(*_value(claim, measured[name])) for name in claim.variants}
         except (ScenarioError, KeyError, ValueError, TypeError) as error:
-            raise ScenarioError(f"{one.path}: claim {claim.id}: {error}") from error
+            raise ScenarioError(f"{experiment.path}: claim {claim.id}: {error}") from error
         why = " ".join(text for text in (_why(claim, verdict, one_seed), claim.note) if text)
         for name, text in texts.items():
             why = why.replace(f"{{{name}}}", text)
-        verdicts.append(Verdict(paper.name, one.name, claim, ours, ci95, verdict, why))
+        verdicts.append(Verdict(paper.name, experiment.name, claim, ours, ci95, verdict, why))
     return verdicts
 
 
 def count(verdicts: Sequence[Verdict]) -> str:
-    """Return how many claims got which verdict, in words."""
+    """Return the number of claims of each verdict, in words."""
     counts = Counter(verdict.verdict for verdict in verdicts)
     kinds = (REPRODUCED, IN_DIRECTION, NOT_REPRODUCED)
     return ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind])
@@ -300,8 +353,8 @@ def _verdict(claim: Claim, ours: float, ci95: float, measured: Measured, *, one_
         margin = number - ours if sign == "<" else ours - number
         if margin <= 0:
             return NOT_REPRODUCED
-        # Better than the bound, but is it more than chance? One seed cannot tell; a number that
-        # is over all seeds has no interval of its own, and is itself a test.
+        # The bound holds, but perhaps by chance: a single seed cannot tell. A number over all
+        # seeds, such as a p value, has no interval of its own and is itself a test.
         chance = one_seed if math.isnan(ci95) else margin < ci95
         return IN_DIRECTION if chance else REPRODUCED
     published = float(claim.published)
@@ -326,21 +379,30 @@ def _why(claim: Claim, verdict: str, one_seed: bool) -> str:
     return text
 
 
-#: Stands for every paper.
+#: The name that stands for every paper.
 ALL = "all"
 
 
 @dataclass(frozen=True)
+class ReplayedExperiment:
+    """An experiment of a paper, with its results by reading and the verdicts on its claims."""
+
+    of: PaperExperiment
+    results: Mapping[str, Result]
+    verdicts: Sequence[Verdict]
+
+
+@dataclass(frozen=True)
 class ReplayedPaper:
-    """A paper's experiments, each with its results by reading, and its claims beside them."""
+    """A paper whose experiments have been run."""
 
     paper: Paper
-    experiments: Sequence[tuple[PlannedReplay, dict[str, Result], list[Verdict]]]
+    experiments: Sequence[ReplayedExperiment]
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Those of every claim, in the paper's order."""
-        return [verdict for *_, judged in self.experiments for verdict in judged]
+        """The verdicts on every claim, in the paper's order."""
+        return [verdict for experiment in self.experiments for verdict in experiment.verdicts]
 
 
 @dataclass(frozen=True)
@@ -348,15 +410,15 @@ class Replay:
     """Papers whose experiments have been read and checked."""
 
     papers: Sequence[Paper]
-    planned: Mapping[str, Sequence[PlannedReplay]]
+    planned: Sequence[Sequence[PlannedReplay]]
 
     @property
     def readings(self) -> list[Experiment]:
         """Every experiment that the claims need, under each variant."""
         return [
             reading
-            for experiments in self.planned.values()
-            for experiment in experiments
+            for of_paper in self.planned
+            for experiment in of_paper
             for reading in experiment.readings.values()
         ]
 
@@ -366,25 +428,33 @@ class Replay:
         threads: int | None = None,
         watch: Callable[[Progress], None] = lambda _: None,
     ) -> Iterator[ReplayedPaper]:
-        """Make the runs that `store` does not have, and judge paper after paper.
+        """Make the runs that are not in the store, and judge paper after paper.
 
-        Raises `RunError`; what had finished is in the store, also after Ctrl-C.
+        What has finished is in the store, also after Ctrl-C.
+
+        Raises
+        ------
+        RunError
+            If a run fails.
         """
-        # The longest first, so that no core is left with one of them at the end.
-        readings = sorted(self.readings, key=_longest, reverse=True)
-        for number, made in execution.execute_all(readings, threads, watch, store=store):
-            execution.check_whole(readings[number], made)
-        for paper in self.papers:
-            judged = []
-            for experiment in self.planned[paper.name]:
-                by_reading = results(experiment, store)
-                verdicts = judge(paper, experiment, by_reading)
-                judged.append((experiment, by_reading, verdicts))
-            yield ReplayedPaper(paper, judged)
+        # The longest first, so that no core waits for one of them at the end.
+        readings = sorted(self.readings, key=_work_bits, reverse=True)
+        for number, executed in execution.execute_all(readings, threads, watch, store=store):
+            execution.check_whole(readings[number], executed)
+        for paper, of_paper in zip(self.papers, self.planned, strict=True):
+            replayed = []
+            for experiment in of_paper:
+                results = {
+                    name: whole_result(reading, store)
+                    for name, reading in experiment.readings.items()
+                }
+                verdicts = _judge(paper, experiment, results)
+                replayed.append(ReplayedExperiment(experiment.of, results, verdicts))
+            yield ReplayedPaper(paper, replayed)
 
 
-def _longest(experiment: Experiment) -> float:
-    """Return the bits that its bottleneck can carry in its longest run."""
+def _work_bits(experiment: Experiment) -> float:
+    """Return the bits that the bottleneck can carry in the longest run."""
     return max(point.duration_s * point.links[0].rate_bps for point in experiment.plan.points)
 
 
@@ -395,24 +465,32 @@ def plan(
     experiments: Path | None = None,
     engine: str = engines.NAMES[0],
 ) -> Replay:
-    """Read and check what is to be replayed; arguments and errors as of `replay`.
+    """Read and check the experiments of a paper.
 
-    experiments: the folder of the papers' experiments; Forebay's own if None.
+    Parameters
+    ----------
+    paper, seeds, overrides, engine
+        The parameters of `replay`.
+    experiments : Path, optional
+        Folder of the papers' experiments. By default those here and those that come with Forebay.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such paper, or one of its experiments cannot be run.
     """
     papers = claims.papers(experiments)
-    chosen = [one for one in papers if paper in (ALL, one.name)]
+    chosen = [candidate for candidate in papers if paper in (ALL, candidate.name)]
     if not chosen:
-        allowed = ", ".join([*(one.name for one in papers), ALL])
-        raise ScenarioError(f'PAPER: found "{paper}", allowed: {allowed}')
+        names = [*(candidate.name for candidate in papers), ALL]
+        raise ParameterError("PAPER", paper, ", ".join(names))
     by = engines.named(engine)
     check_repeatable(by)
-    return Replay(
-        chosen,
-        {
-            one.name: plan_readings(one, seeds=seeds, overrides=overrides or {}, engine=by)
-            for one in chosen
-        },
-    )
+    planned = [
+        plan_readings(candidate, seeds=seeds, overrides=overrides, engine=by)
+        for candidate in chosen
+    ]
+    return Replay(chosen, planned)
 
 
 def replay(
@@ -423,20 +501,37 @@ def replay(
     threads: int | None = None,
     engine: str = engines.NAMES[0],
 ) -> list[ReplayedPaper]:
-    """Run a paper's experiments, and lay what it published beside what comes of them.
+    """Run the experiments of a paper, and compare published with reproduced results.
 
-    paper: its name, such as "pd-red", or "all".
-    seeds: run with seeds 1 to `seeds`; as many as each experiment asks for if None.
-    overrides: keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
-    threads: threads to run on; all cores if None.
-    engine: what makes the runs: see `forebay.run`.
+    Parameters
+    ----------
+    paper : str
+        Name of the paper, such as "pd-red", or "all".
+    seeds : int, optional
+        Number of seeds. By default as many as each experiment asks for.
+    overrides : mapping, optional
+        Keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
+    threads : int, optional
+        Number of threads. By default all cores.
+    engine : str, optional
+        What makes the runs: see `forebay.run`.
 
-    Raises `ScenarioError`, and `RunError` for a run that fails.
+    Returns
+    -------
+    list of ReplayedPaper
+        The papers, with results and verdicts.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such paper, or one of its experiments cannot be run.
+    RunError
+        If a run fails.
     """
-    wanted = plan(paper, seeds, overrides, engine=engine)
+    planned = plan(paper, seeds, overrides, engine=engine)
     # Claims need the samples of all runs, which are kept for this call alone.
     with (
         temporary_folder() as folder,
         progress.bar(only_on_terminal=True) as watch,
     ):
-        return list(wanted.run(choice.at(folder), threads, watch))
+        return list(planned.run(choice.at(folder), threads, watch))

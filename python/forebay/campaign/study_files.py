@@ -1,4 +1,4 @@
-"""The tables and files of a study: what a terminal, a notebook and a folder have of it."""
+"""The tables and files of a study: what a terminal, a notebook and a folder show of it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,8 @@ from forebay._base.terminal_table import Column, RowGroup
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.experiment.table import EMPTY, Cell
 from forebay.report import tables
-from forebay.report.tables import (
-    DIFFERENCES_NOTE,
-    Table,
-    cells_table,
-    differences_frame,
-    differences_table,
-    latex,
-)
+from forebay.report.result_files import DIFFERENCES_CSV, DIFFERENCES_TEX, difference_files
+from forebay.report.tables import Table, cells_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,49 +29,67 @@ if TYPE_CHECKING:
     from forebay._base.publication import Content
     from forebay.campaign.study import Study
 
-#: Points whose numbers a page shows.
+#: Number of points whose designed parameters a page shows.
 MOST_ROWS = 24
 
 
 def laws_table(study: Study, metrics: Sequence[str] = ()) -> Table:
-    """Return the means over the whole study: see `Study.means`."""
+    """Return the means over the whole study: a row per law.
+
+    Parameters
+    ----------
+    study : Study
+        The runs.
+    metrics : sequence of str, optional
+        Metrics of the columns; see `Study.means`.
+    """
     means = study.means(metrics)
 
     def cell(law: str, name: str) -> Cell:
         return means.get((name, law), EMPTY)
 
-    valued = [METRICS[name] for name in dict.fromkeys(name for name, _ in means)]
-    return cells_table(["Law"], valued, [([law], partial(cell, law)) for law in study.points.laws])
+    columns = [METRICS[name] for name in dict.fromkeys(name for name, _ in means)]
+    rows = [([law], partial(cell, law)) for law in study.points.laws]
+    return cells_table(["Law"], columns, rows)
 
 
 def size(study: Study) -> str:
     """Return the size of a study: "16 points under 2 laws, 96 runs"."""
-    runs = study.runs_made()
-    laws = len(study.points.laws)
-    return (
-        f"{len(study.points):,} {'point' if len(study.points) == 1 else 'points'} under {laws} "
-        f"{'law' if laws == 1 else 'laws'}, {runs:,} {'run' if runs == 1 else 'runs'}"
-    )
+
+    def counted(count: int, noun: str) -> str:
+        return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+    points, laws = counted(len(study.points), "point"), counted(len(study.points.laws), "law")
+    return f"{points} under {laws}, {counted(study.runs_made(), 'run')}"
 
 
 def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
-    """Print the table."""
+    """Print the means over the whole study.
+
+    Parameters
+    ----------
+    console : Console
+        The terminal.
+    study : Study
+        The runs.
+    metrics : sequence of str, optional
+        Metrics of the columns; see `Study.means`.
+    """
     console.print(Text(study.points.title, style="bold"))
     console.print(size(study))
     table = laws_table(study, metrics)
-    law, *metrics_heads = table.heads
-    columns = [Column(law, left=True), *map(Column.from_heading, metrics_heads)]
+    law, *headings = table.heads
+    columns = [Column(law, left=True), *map(Column.from_heading, headings)]
     terminal_table.show(console, columns, [RowGroup(table.rows)])
-    interval = "± half the 95 % confidence interval over the seeds; no ±: all alike"
-    alone = "one seed: no interval; --add-seeds 4 gives one"
-    note = f"means over all points; {interval if study.most_seeds > 1 else alone}"
+    several = "± half the 95 % confidence interval over the seeds; no ±: all alike"
+    single = "one seed: no interval; --add-seeds 4 gives one"
+    note = f"means over all points; {several if study.most_seeds > 1 else single}"
     console.print(Text(note, style="dim"))
     tables.warnings(console, study.warnings)
 
 
 def gains_table(study: Study) -> Table | None:
-    """Return the numbers that laws have got at the first points; None where none asks for a
-    design."""
+    """Return the designed parameters of laws at the first points; None if no law is designed."""
     designed = study.points.gains.laws
     if not designed:
         return None
@@ -92,16 +104,14 @@ def gains_table(study: Study) -> Table | None:
 
 
 FRAME, CSV, PAGE, FACTS = "frame.parquet", "frame.csv", "study.html", "study.json"
-#: In the facts: the hash of each file that `forebay compare` reads.
+#: Key of the facts: the hash of each file that `forebay compare` reads.
 HASHES = "sha256"
-#: Differences between laws, where two of them have two seeds in common.
-DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
-#: Who gets what; where several traffics cross a link.
+#: Per-traffic results, if several traffics cross a link.
 TRAFFIC = "traffic.parquet"
 
 
 def former_seeds(out: Path) -> int:
-    """Return the number of seeds of a former result; 0 if there is none."""
+    """Return the number of seeds of the result that a folder has; 0 if it has none."""
     try:
         return int(json.loads((out / FACTS).read_bytes())["seeds"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -117,7 +127,28 @@ def write(
     partial: bool = False,
     report: bool = True,
 ) -> list[Path]:
-    """Write the files into `out`, and return what a reader looks at. metrics: those of the page."""
+    """Write the files of a study.
+
+    Parameters
+    ----------
+    study : Study
+        The runs.
+    out : Path
+        Folder of the files.
+    command : str
+        The command line that repeats the study.
+    metrics : sequence of str, optional
+        Metrics of the page and of differences.
+    partial : bool, optional
+        True if the time budget was spent before all runs were made.
+    report : bool, optional
+        False to write no page.
+
+    Returns
+    -------
+    list of Path
+        The files that a reader looks at.
+    """
     frame = study.frame()
     contents = io.BytesIO()
     frame.write_parquet(contents)
@@ -125,7 +156,7 @@ def write(
         "forebay": __version__,
         "results": RESULTS_VERSION,
         "title": study.points.title,
-        "engine": study.points.made.engine,
+        "engine": study.points.made_by.engine,
         "command": command,
         "study": study.points.digest,
         "partial": partial,
@@ -135,16 +166,13 @@ def write(
         HASHES: {FRAME: hashlib.sha256(contents.getvalue()).hexdigest()},
     }
     traffic = study.traffic()
-    shared: dict[str, Content] = {} if traffic.is_empty() else {TRAFFIC: traffic}
-    if differences := study.differences(metrics):
-        table = differences_table(differences, {})
-        shared[DIFFERENCES_CSV] = differences_frame(differences, {})
-        shared[DIFFERENCES_TEX] = latex(table, DIFFERENCES_NOTE)
-    files = {FRAME: contents.getvalue(), CSV: frame, FACTS: facts, **shared}
+    more: dict[str, Content] = {} if traffic.is_empty() else {TRAFFIC: traffic}
+    more |= difference_files(study.differences(metrics))
+    files = {FRAME: contents.getvalue(), CSV: frame, FACTS: facts, **more}
     publish(out, files, replaces=[TRAFFIC, DIFFERENCES_CSV, DIFFERENCES_TEX])
-    written = [out / name for name in (FRAME, CSV, *shared)]
+    written = [out / name for name in (FRAME, CSV, *more)]
     if report:
-        from forebay.campaign import study_page as page  # draws, which takes a while to load
+        from forebay.campaign import study_page as page  # loads matplotlib
 
         text = page.html(study, command, metrics=metrics, partial=partial)
         written += publish(out, {PAGE: text})

@@ -1,20 +1,22 @@
-"""Suites from Python: `forebay.suite`, with cases, averages over them, and advice."""
+"""Suites from Python: `forebay.suite`, with its cases, averages over them, and advice."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from forebay._base import progress, quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import METRICS, MORE_IS_BETTER, check_metrics, with_interval
 from forebay._base.publication import digest_of
 from forebay._base.statistics import Best
@@ -25,122 +27,150 @@ from forebay.report import result_files
 from forebay.scenario import python_laws
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay._native import PointInfo, Run
-    from forebay.campaign.suite_scenarios import Link, Scenario, Settings
+    from forebay.campaign.suite_scenarios import Scenario, Settings, SuiteLink
     from forebay.experiment.store import Store
+    from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
 
-#: RFC 7928, section 2, in the order of tables.
+#: The metrics of RFC 7928, section 2, in the order of tables.
 SUITE_METRICS = [
-    "delay_mean_s",
-    "delay_p95_s",
-    "goodput_bps",
-    "drop_rate",
-    "jain",
-    "flow_completion_p50_s",
-    "flow_completion_p95_s",
-    "voice_delay_s",
-    "voice_jitter_s",
-    "voice_loss",
-    "video_rate_bps",
-    "video_stalled",
+    *("delay_mean_s", "delay_p95_s", "goodput_bps", "drop_rate", "jain"),
+    *("flow_completion_p50_s", "flow_completion_p95_s"),
+    *("voice_delay_s", "voice_jitter_s", "voice_loss", "video_rate_bps", "video_stalled"),
 ]
 ROWS = {"law": pl.String, "seed": pl.UInt64, **dict.fromkeys(SUITE_METRICS, pl.Float64)}
 
 
 @dataclass
-class Seconds:
-    """Whole seconds of every run of one law: wait in the queue, and rate that left it."""
-
-    delay_ms: NDArray[np.float64]
-    rate_mbps: NDArray[np.float64]
-
-
-@dataclass
 class Case:
-    """A point of a scenario, with what each law made of it."""
+    """A point of a scenario, with the results of each law.
+
+    Attributes
+    ----------
+    scenario, title, source : str
+        Name of the scenario, its title, and where it comes from.
+    point : str
+        The point in words; empty if the scenario has no sweep.
+    fairness : bool
+        True if flows have equal claims, so that Jain's index measures fairness.
+    measured : set of str
+        Metrics that have a value in any run: some need transfers, calls or viewers.
+    runs : dict
+        Metrics of each run, by law and seed.
+    seconds : dict
+        Means over whole seconds of all runs, by law: the queuing delay in ms and the rate that left
+        the queue in Mbit/s, as an array of shape (2, n).
+    """
 
     scenario: str
     title: str
     source: str
-    #: in words; empty without a sweep
     point: str
     fairness: bool
-    #: Metrics that have a value in any run: those of transfers, calls and viewers need such.
     measured: set[str]
-    #: law to seed to metrics
     runs: dict[str, dict[int, dict[str, float]]] = field(default_factory=dict)
-    seconds: dict[str, Seconds] = field(default_factory=dict)
+    seconds: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
+        """The title with the point."""
         return f"{self.title}: {self.point}" if self.point else self.title
 
     def applies(self, metric: str) -> bool:
-        """Jain's index is a verdict where flows have equal claims; other metrics tell something
-        where they have a value."""
+        """Return True if the metric says something about this case."""
         return self.fairness if metric == "jain" else metric in self.measured
 
     @property
     def rows(self) -> pl.DataFrame:
         """A row per run: law, seed, and the metrics, null where one does not apply."""
-        return pl.DataFrame(
-            [
-                [law, seed, *(run[name] if self.applies(name) else None for name in SUITE_METRICS)]
-                for law, runs in self.runs.items()
-                for seed, run in runs.items()
-            ],
-            ROWS,
-            orient="row",
-        )
+        rows = [
+            [law, seed, *(run[name] if self.applies(name) else None for name in SUITE_METRICS)]
+            for law, runs in self.runs.items()
+            for seed, run in runs.items()
+        ]
+        return pl.DataFrame(rows, ROWS, orient="row")
 
     @cached_property
     def _cells(self) -> Mapping[tuple[Any, ...], Cell]:
         return RunTable(self.rows).cell_of(SUITE_METRICS)
 
     def cell(self, law: str, metric: str) -> Cell:
+        """Return the mean of a metric of a law, with its interval over the seeds."""
         return self._cells.get((metric, law), EMPTY)
 
 
-@dataclass
-class Suite:
-    """Every case, in the order of scenarios and points."""
+#: Figures of a suite.
+SuitePicture = Literal["overview"]
 
+
+@dataclass(repr=False)
+class Suite:
+    """The results of a suite.
+
+    Attributes
+    ----------
+    settings : Settings
+        The suite.
+    link : SuiteLink
+        The link of the scenarios.
+    laws : list of str
+        Labels of the laws.
+    per_flow : set of str
+        Laws that have a queue for each flow.
+    seeds : list of int
+        The seeds of each law in each case.
+    cases : list of Case
+        Cases with finished runs, in the order of scenarios and points.
+    total, finished : int
+        Number of runs in all, and of those that have finished.
+    elapsed_s : float
+        Wall-clock time in seconds.
+    faults : list of str
+        Runs that failed, in words.
+    of_law : bool
+        True if a law in Python made a run fail.
+    interrupted : bool
+        True after Ctrl-C.
+    """
+
+    settings: Settings
+    link: SuiteLink
     laws: list[str]
-    #: Laws that have a queue for each flow.
     per_flow: set[str]
     seeds: list[int]
     cases: list[Case]
-    #: Runs to be made, and made.
-    wanted: int = 0
-    made: int = 0
+    total: int = 0
+    finished: int = 0
     elapsed_s: float = 0.0
     faults: list[str] = field(default_factory=list)
-    #: whether a law in Python is at fault
     of_law: bool = False
     interrupted: bool = False
 
     @property
     def partial(self) -> bool:
-        return self.made < self.wanted
+        """True if runs are missing."""
+        return self.finished < self.total
 
     def whole(self) -> list[Case]:
-        """Return the cases that every law has finished with every seed: averages are over them."""
-        wanted = set(self.seeds)
+        """Return the cases that every law has finished with every seed; averages are over them."""
+        seeds = set(self.seeds)
         return [
             case
             for case in self.cases
-            if all(wanted == set(case.runs.get(law, {})) for law in self.laws)
+            if all(seeds == set(case.runs.get(law, {})) for law in self.laws)
         ]
 
     def sections(self) -> dict[str, list[Case]]:
-        """Return the cases by the first figure of their scenario's name: the section of the RFC."""
-        found: dict[str, list[Case]] = {}
+        """Return the cases by section of the RFC, which the names of scenarios begin with."""
+        sections: dict[str, list[Case]] = {}
         for case in self.cases:
-            found.setdefault(case.scenario.partition("-")[0], []).append(case)
-        return found
+            sections.setdefault(case.scenario.partition("-")[0], []).append(case)
+        return sections
 
     @cached_property
     def table(self) -> RunTable:
@@ -153,19 +183,94 @@ class Suite:
         return self.table.cell_of(SUITE_METRICS)
 
     def average(self, law: str, metric: str) -> Cell:
-        """Return the mean over the whole cases that the metric applies to, with its interval over
-        the seeds. Raises `ScenarioError` for what is no metric of a suite."""
+        """Return the mean over the whole cases to which the metric applies.
+
+        Raises
+        ------
+        ScenarioError
+            If it is no metric of a suite.
+        """
         check_metrics([metric], SUITE_METRICS)
         return self._averages.get((metric, law), EMPTY)
 
     def best(self, metric: str, laws: Sequence[str]) -> Best | None:
-        """Return the best of some laws over the whole cases; None where no case has the metric.
-        Raises `ScenarioError` for what is no metric of a suite."""
+        """Return the best of some laws over the whole cases; None if no case has the metric.
+
+        Raises
+        ------
+        ScenarioError
+            If it is no metric of a suite.
+        """
         check_metrics([metric], SUITE_METRICS)
         return self.table.best_of(metric, laws, more=metric in MORE_IS_BETTER)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the suite, and the means of each law in each case, for JSON."""
+        return {
+            "title": self.settings.title,
+            "link": str(self.link),
+            "laws": self.laws,
+            "seeds": self.seeds,
+            "partial": self.partial,
+            "cases": self.lines(),
+        }
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each law, case and metric: mean, ci95 and seeds."""
+        keys = ("law", "scenario", "point", "seeds")
+        return pl.DataFrame(
+            [
+                {key: line[key] for key in keys} | {"metric": metric} | values
+                for line in self.lines()
+                for metric, values in line["metrics"].items()
+            ],
+            infer_schema_length=None,
+        )
+
+    def plot(self, kind: SuitePicture = "overview") -> Plot:
+        """Draw queuing delay against goodput of each law, averaged over the whole cases.
+
+        Parameters
+        ----------
+        kind : {"overview"}, optional
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure.
+        """
+        from forebay.campaign import suite_page as page  # loads matplotlib
+
+        if kind not in (kinds := get_args(SuitePicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
+        return page.overview_figure(self)
+
+    def report(self, out: str | os.PathLike[str]) -> Path:
+        """Write the numbers, the report and its figures to a folder; return the report."""
+        from forebay.campaign import suite_page as page  # loads matplotlib
+
+        page.write_numbers(self, Path(out), "forebay.suite", "")
+        return page.write(self, Path(out), "forebay.suite")
+
+    def __str__(self) -> str:
+        from forebay._base.terminal_table import Column, RowGroup, printed, show
+        from forebay.campaign import suite_page as page
+
+        table = page.comparison(self)
+        columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
+        return printed(lambda screen: show(screen, columns, [RowGroup(table.rows, "")]))
+
+    def _repr_html_(self) -> str:
+        from forebay.campaign import suite_page as page
+        from forebay.report import notebook
+
+        table = page.comparison(self)
+        figure = self.plot() if self.whole() else None
+        return notebook.html(self.settings.title, table.heads, shown.rows, figure)
+
     def lines(self) -> list[dict[str, Any]]:
-        """Return a table per law and case, for JSON."""
+        """Return the means of each law in each case, for JSON."""
         return [
             {
                 "law": law,
@@ -184,162 +289,176 @@ class Suite:
 
 
 def cases_of(scenario: Scenario, runs: Sequence[Run]) -> list[Case]:
-    """Return the cases of one scenario, from its finished runs."""
+    """Return the cases of a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    runs : sequence of Run
+        Its finished runs.
+
+    Returns
+    -------
+    list of Case
+        A case per point; none without runs.
+    """
     plan = scenario.experiment.plan
-    found = []
-    for index, point in enumerate(plan.points):
-        case = Case(
-            scenario=scenario.name,
-            title=plan.title,
-            source=plan.source,
-            point=descriptions.point(point),
-            fairness=scenario.fairness,
-            measured={
-                metric
-                for metric in SUITE_METRICS
-                if any(np.isfinite(run.metrics[metric]) for run in runs)
-            },
+    measured = {
+        metric for metric in SUITE_METRICS if any(np.isfinite(run.metrics[metric]) for run in runs)
+    }
+    cases = [
+        Case(
+            scenario.name,
+            plan.title,
+            plan.source,
+            descriptions.point(point),
+            scenario.fairness,
+            measured,
         )
-        by_law: dict[str, list[Run]] = {}
-        for run in runs:
-            if run.point == index:
-                by_law.setdefault(plan.laws[run.law], []).append(run)
-        for law, some in by_law.items():
-            case.runs[law] = {run.seed: dict(run.metrics) for run in some}
-            case.seconds[law] = _seconds(point, some)
-        found.append(case)
-    return found
+        for point in plan.points
+        if runs
+    ]
+    for index, case in enumerate(cases):
+        for number, law in enumerate(plan.laws):
+            if of_law := [run for run in runs if (run.point, run.law) == (index, number)]:
+                case.runs[law] = {run.seed: dict(run.metrics) for run in of_law}
+                case.seconds[law] = _seconds(plan.points[index], of_law)
+    return cases
 
 
-def _seconds(point: PointInfo, runs: Sequence[Run]) -> Seconds:
-    """Return means over whole seconds of the measurement."""
+def _seconds(point: PointInfo, runs: Sequence[Run]) -> NDArray[np.float64]:
+    """Return the means over whole seconds of the measurement window, as `Case.seconds`."""
     start, end = point.measure_s
-    rows = max(1, round(1 / point.sample_s))
-    delays, rates = [], []
+    samples_per_second = max(1, round(1 / point.sample_s))
+    means = []
     for run in runs:
         time_s = np.asarray(run.samples["time_s"])
         inside = np.flatnonzero((time_s > start + 1e-9) & (time_s < end + 1e-9))
-        # As many samples as there are whole seconds, a row for each second.
-        by_second = inside[: len(inside) // rows * rows].reshape(-1, rows)
-        capacity_bps = run.samples["capacity_bits"][by_second] / point.sample_s
-        queue_bytes, departed_bytes = (
-            run.samples[name][by_second] for name in ("queue_bytes", "departed_bytes")
+        # One row per whole second; the samples of the last, broken second are left out.
+        count = len(inside) // samples_per_second * samples_per_second
+        by_second = inside[:count].reshape(-1, samples_per_second)
+        capacity_bits, queue_bytes, departed_bytes = (
+            run.samples[name][by_second]
+            for name in ("capacity_bits", "queue_bytes", "departed_bytes")
         )
-        delays.append((8e3 * queue_bytes / capacity_bps).mean(axis=1))
-        rates.append(8e-6 * departed_bytes.mean(axis=1) / point.sample_s)
-    return Seconds(np.concatenate(delays), np.concatenate(rates))
+        delay_ms = (8e3 * queue_bytes / (capacity_bits / point.sample_s)).mean(axis=1)
+        means.append([delay_ms, 8e-6 * departed_bytes.mean(axis=1) / point.sample_s])
+    return np.concatenate(means, axis=1)
 
 
-#: What a user may want, and the metric that tells it.
-NEEDS = [
-    ("Short waits", "delay_p95_s"),
-    ("Short transfers that end soon beside long ones", "flow_completion_p95_s"),
-    ("Equal shares", "jain"),
-    ("All of the link", "goodput_bps"),
-    ("Few losses", "drop_rate"),
-]
-
-
-#: A law that leaves more of the link idle than the rest of this share waits little at their cost.
+#: Smallest share of the largest goodput with which a law may be named for its short delay: a law
+#: that leaves the link idle has short delays at the users' cost.
 ENOUGH = 0.9
-#: Laws to be named in one list; the others are counted.
+#: Number of laws that a list names; the others are counted.
 NAMED = 4
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One need, and which law serves it."""
+    """A need, and the law that serves it best.
+
+    Attributes
+    ----------
+    need, metric : str
+        The need in words, and the metric that measures it.
+    best : Best
+        The best law.
+    single : Best or None
+        The best law with one queue for all flows, if `best` has more.
+    text : str
+        The advice in sentences.
+    """
 
     need: str
     metric: str
     best: Best
-    #: of the laws with one queue for all flows, where the best has more
     single: Best | None
-    #: in sentences
     text: str
 
 
 def advice(suite: Suite) -> list[Advice]:
-    """Return for each need the best law over all cases, by averages over seeds."""
-    found = []
-    for need, metric in NEEDS:
-        waits = metric == "delay_p95_s"
-        laws = _busy(suite) if waits else suite.laws
-        bound = f", with at least {100 * ENOUGH:.0f} % of the most goodput" if waits else ""
+    """Return the best law for each need, by averages over all cases and the seeds."""
+    goodput = {law: suite.average(law, "goodput_bps").mean for law in suite.laws}
+    busy = [law for law in suite.laws if goodput[law] >= ENOUGH * max(goodput.values())]
+    advices = []
+    for need, metric in suite.settings.needs:
+        laws, condition = suite.laws, ""
+        if metric == "delay_p95_s":
+            laws, condition = busy, f", with at least {100 * ENOUGH:.0f} % of the most goodput"
         best, single = suite.best(metric, laws), None
         if best is None:
             continue
-        text = f"{in_words(suite, metric, best)}."
+        text = f"{_describe(suite, metric, best)}."
         if best.law in suite.per_flow:
             single = suite.best(metric, [law for law in laws if law not in suite.per_flow])
         if single is not None:
-            text += f" With one queue for all flows: {in_words(suite, metric, single)}."
-        found.append(Advice(need + bound, metric, best, single, text))
-    return found
-
-
-def in_words(suite: Suite, metric: str, best: Best) -> str:
-    """Return the best law with its average, the laws over which its lead may be chance, and the
-    next."""
-    text = f"{best.law} ({written(suite, metric, best.law)})"
-    if len(suite.seeds) < 2:
-        return f"{text}; one seed, so any difference may be chance"
-    if best.ties:
-        text += f"; its lead over {_list(best.ties)} may be chance"
-    if best.behind:
-        text += f"; then {best.behind} with {written(suite, metric, best.behind)}"
-    return text
+            text += f" With one queue for all flows: {_describe(suite, metric, single)}."
+        advices.append(Advice(need + condition, metric, best, single, text))
+    return advices
 
 
 def unbeaten(suite: Suite) -> list[str]:
-    """Return laws that no other beats in both the 95th percentile of the delay and the goodput, by
-    delay."""
-    found: list[str] = []
-    most = -math.inf
-    delay = {law: suite.average(law, "delay_p95_s").mean for law in suite.laws}
-    for law in sorted(suite.laws, key=lambda law: delay[law]):
+    """Return the laws that no other law beats in both delay and goodput, by increasing delay.
+
+    The delay is the 95th percentile.
+    """
+    laws: list[str] = []
+    largest = -math.inf
+    for law in sorted(suite.laws, key=lambda law: suite.average(law, "delay_p95_s").mean):
         goodput = suite.average(law, "goodput_bps").mean
-        if goodput > most:
-            found.append(law)
-            most = goodput
-    return found
+        if goodput > largest:
+            laws.append(law)
+            largest = goodput
+    return laws
 
 
-def _busy(suite: Suite) -> list[str]:
-    """Return laws under which the link carries enough."""
-    goodput = {law: suite.average(law, "goodput_bps").mean for law in suite.laws}
-    return [law for law in suite.laws if goodput[law] >= ENOUGH * max(goodput.values())]
+def _describe(suite: Suite, metric: str, best: Best) -> str:
+    """Return the best law with its average, the laws that may be as good, and the next law."""
+
+    def average(law: str) -> str:
+        cell, column = suite.average(law, metric), METRICS[metric]
+        text = with_interval(column.scale * cell.mean, column.scale * cell.half_width)
+        return f"{text} {column.unit}".strip()
+
+    text = f"{best.law} ({average(best.law)})"
+    if len(suite.seeds) < 2:
+        return f"{text}; one seed, so any difference may be chance"
+    if ties := best.ties:
+        if len(ties) > NAMED:
+            ties = [*ties[: NAMED - 1], f"{len(ties) - NAMED + 1} more"]
+        *first, last = ties
+        names = f"{', '.join(first)} and {last}" if first else last
+        text += f"; its lead over {names} may be chance"
+    return f"{text}; then {best.behind} with {average(best.behind)}" if best.behind else text
 
 
-def written(suite: Suite, metric: str, law: str) -> str:
-    """Return an average with its interval and unit."""
-    cell, of = suite.average(law, metric), METRICS[metric]
-    text = with_interval(of.scale * cell.mean, of.scale * cell.half_width)
-    return f"{text} {of.unit}".strip()
-
-
-def _list(names: Sequence[str]) -> str:
-    if len(names) > NAMED:
-        names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"]
-    *some, last = names
-    return f"{', '.join(some)} and {last}" if some else last
-
-
-#: Stands for every law that there is.
+#: The name that stands for every law.
 ALL = "all"
 
 
 @dataclass(frozen=True)
 class PlannedSuite:
-    """A suite that has been read and checked: its scenarios with the laws under test."""
+    """A suite that has been read and checked.
+
+    Attributes
+    ----------
+    settings : Settings
+        The suite.
+    link : SuiteLink
+        The link of the scenarios.
+    scenarios : sequence of Scenario
+        The scenarios, with the laws under test.
+    """
 
     settings: Settings
-    link: Link
+    link: SuiteLink
     scenarios: Sequence[Scenario]
 
     def digest(self) -> str:
-        """Return the digest of what the numbers depend on, seeds included."""
-        runs = [(one.experiment.digest, one.experiment.plan.seeds) for one in self.scenarios]
+        """Return the digest of everything that the numbers depend on, including the seeds."""
+        experiments = [scenario.experiment for scenario in self.scenarios]
+        runs = [(experiment.digest, experiment.plan.seeds) for experiment in experiments]
         return digest_of([self.settings.name, str(self.link), runs])
 
     def run(
@@ -348,30 +467,28 @@ class PlannedSuite:
         watch: Callable[[Progress], None] | None = None,
         store: Store | None = None,
     ) -> Suite:
-        """Make the runs that `store` does not have, scenario after scenario. Ctrl-C, and a run
-        that fails, stop the others; what had finished by then is in the result."""
+        """Make the runs that are not in the store, scenario after scenario.
+
+        Ctrl-C, and a run that fails, stop the remaining runs; the result has what had finished.
+        """
         plan, start_s = self.scenarios[0].experiment.plan, time.monotonic()
-        experiments = [each.experiment for each in self.scenarios]
-        suite = Suite(
-            laws=plan.laws,
-            per_flow={law.label for law in plan.points[0].laws if law.per_flow},
-            seeds=list(plan.seeds),
-            cases=[],
-            wanted=sum(experiment.runs for experiment in experiments),
-        )
+        experiments = [scenario.experiment for scenario in self.scenarios]
+        per_flow = {law.label for law in plan.points[0].laws if law.per_flow}
+        suite = Suite(self.settings, self.link, plan.laws, per_flow, list(plan.seeds), [])
+        suite.total = sum(experiment.runs for experiment in experiments)
         cases: dict[int, list[Case]] = {}
-        with closing(execution.execute_all(experiments, threads, watch, store=store)) as made:
-            for number, ended in made:
+        with closing(execution.execute_all(experiments, threads, watch, store=store)) as executed:
+            for number, result in executed:
                 scenario = self.scenarios[number]
-                suite.made += len(ended.runs)
-                cases[number] = cases_of(scenario, ended.runs) if ended.runs else []
+                suite.finished += len(result.runs)
+                cases[number] = cases_of(scenario, result.runs)
                 suite.faults += [
                     f"{scenario.name}: {execution.fault_in_words(scenario.experiment.plan, fault)}"
-                    for fault in ended.faults
+                    for fault in result.faults
                 ]
-                suite.of_law |= any(fault.of_law for fault in ended.faults)
-                suite.interrupted |= ended.interrupted
-        suite.cases = [case for number in sorted(cases) for case in cases[number]]
+                suite.of_law |= any(fault.of_law for fault in result.faults)
+                suite.interrupted |= result.interrupted
+        suite.cases = [case for _, of_scenario in sorted(cases.items()) for case in of_scenario]
         suite.elapsed_s = time.monotonic() - start_s
         return suite
 
@@ -385,14 +502,25 @@ def planned(
     overrides: Overrides = (),
     engine: str = engines.NAMES[0],
 ) -> PlannedSuite:
-    """Read and check a suite; arguments and errors as of `suite`."""
+    """Read and check a suite.
+
+    Parameters
+    ----------
+    name, laws, only, link, seeds, overrides, engine
+        The parameters of `suite`.
+
+    Raises
+    ------
+    ScenarioError
+        If the suite cannot be run, or not by this engine.
+    """
     settings = scenarios.find(name)
     laws = quantities.listed(laws)
     chosen = list(registries.laws()) if laws == [ALL] else laws or settings.laws
     at = settings.link if link is None else scenarios.link(link)
-    loaded_laws = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
+    loaded = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
     by, files = engines.named(engine), settings.scenarios(quantities.listed(only))
-    planned_scenarios = scenarios.plan(settings, files, loaded_laws, at, seeds, overrides, by)
+    planned_scenarios = scenarios.plan(settings, files, loaded, at, seeds, overrides, by)
     return PlannedSuite(settings, at, planned_scenarios)
 
 
@@ -409,19 +537,39 @@ def suite(
 ) -> Suite:
     """Run every scenario of a suite under every law, and return its cases and averages.
 
-    name: a suite, such as "rfc7928".
-    laws: one or several names of laws, "all", "FILE.py:CLASS", or classes like
-        `forebay.Controller`; the suite's if None.
-    only: one or several names of scenarios to run alone, such as "5-1-friendly"; all if None.
-    link: another link, its rate and its delay one way, such as "50Mbit/s,20ms".
-    seeds: number of seeds, 1 to `seeds`; the suite's if None.
-    threads: threads to run on; all cores if None.
-    overrides: keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
-    engine: what makes the runs: see `forebay.run`.
+    Ctrl-C, and a run that fails, stop the remaining runs. The result has what had finished, and its
+    attributes `interrupted` and `faults` say what happened.
 
-    An interruption, and a run that fails, stop the others; what had finished is in the result,
-    which says so (`interrupted`, `faults`). Raises `ScenarioError`.
+    Parameters
+    ----------
+    name : str
+        Name of the suite, such as "rfc7928".
+    laws : str, class or sequence, optional
+        Names of laws, "all", "FILE.py:CLASS", or classes like `forebay.Controller`. By default the
+        suite's laws.
+    only : str or sequence of str, optional
+        Names of the scenarios to run, such as "5-1-friendly". By default all.
+    link : str, optional
+        Another link, by its rate and its one-way delay, such as "50Mbit/s,20ms".
+    seeds : int, optional
+        Number of seeds. By default as many as each scenario asks for.
+    threads : int, optional
+        Number of threads. By default all cores.
+    overrides : mapping or sequence, optional
+        Keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
+    engine : str, optional
+        What makes the runs: see `forebay.run`.
+
+    Returns
+    -------
+    Suite
+        Cases, averages over them, and advice.
+
+    Raises
+    ------
+    ScenarioError
+        If the suite cannot be run, or not by this engine.
     """
-    made = planned(name, laws, only, link, seeds, overrides, engine)
+    plan = planned(name, laws, only, link, seeds, overrides, engine)
     with progress.bar(only_on_terminal=True) as watch:
-        return made.run(threads, watch)
+        return plan.run(threads, watch)

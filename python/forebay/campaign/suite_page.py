@@ -4,62 +4,79 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.patches import Ellipse
 
 from forebay._base.metrics import METRICS
-from forebay._base.progress import Progress
-from forebay._base.publication import publication, publish
-from forebay._base.publication import write as put
+from forebay._base.publication import publish
 from forebay._base.statistics import LEVEL
 from forebay._native import __version__
 from forebay.campaign.suite import SUITE_METRICS, advice, unbeaten
 from forebay.campaign.suite_scenarios import designs
 from forebay.report import parts, result_files, style
-from forebay.report.pages import FIGURES, PageFigure, render_all
+from forebay.report.pages import FIGURES, PageFigure, publish_page
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.tables import Table, cells_table
-from forebay.report.templates import html
 from forebay.report.templates import markdown as page_markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.campaign.suite import Case, Seconds, Suite
-    from forebay.campaign.suite_scenarios import Link, Settings
+    from forebay._base.progress import Progress
+    from forebay.campaign.suite import Case, Suite
 
 DELAY, TAIL, GOODPUT = (METRICS[name] for name in ("delay_mean_s", "delay_p95_s", "goodput_bps"))
-#: Laws of one column of the legend.
+#: Number of laws in a column of the legend.
 IN_A_COLUMN = 16
 
 
 @styled
-def case_figure(of: Case, laws: list[str]) -> Plot:
-    """Mean delay and goodput of each law; the ellipse is one standard deviation of whole
-    seconds."""
+def case_figure(case: Case, laws: Sequence[str]) -> Plot:
+    """Draw the mean delay and goodput of each law in a case.
+
+    The ellipse of a law is one standard deviation of the means over whole seconds.
+
+    Parameters
+    ----------
+    case : Case
+        The case.
+    laws : sequence of str
+        All laws of the suite; their order gives colours and markers.
+    """
     figure, axes = one_panel(10, 4.2)
     for index, law in enumerate(laws):
-        if law in of.runs:
-            x, y = (one.scale * of.cell(law, one.name).mean for one in (DELAY, GOODPUT))
-            _ellipse(axes, index, of.seconds[law], (x, y), min(0.1, 1 / len(laws)))
-            parts.dots(axes, x, y, index, law, markersize=6, zorder=3)
+        if law not in case.runs:
+            continue
+        x, y = (metric.scale * case.cell(law, metric.name).mean for metric in (DELAY, GOODPUT))
+        if case.seconds[law].shape[1] >= 2:
+            # Half axes: roots of the covariance's eigenvalues, along its eigenvectors.
+            values, vectors = np.linalg.eigh(np.cov(case.seconds[law]))
+            width, height = 2 * np.sqrt(np.maximum(values, 0))
+            angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
+            colour = style.colour(index)
+            look = {
+                "facecolor": (colour, min(0.1, 1 / len(laws))),
+                "edgecolor": (colour, 0.7),
+                "linewidth": 0.8,
+            }
+            axes.add_patch(Ellipse((x, y), width, height, angle=angle, zorder=2, **look))
+        parts.dots(axes, x, y, index, law, markersize=6, zorder=3)
     _finish(axes, "Queuing delay, mean [ms]")
     return figure
 
 
 @styled
 def overview_figure(suite: Suite) -> Plot:
-    """Averages over all cases, with 95 % intervals over the seeds."""
+    """Draw averages over all cases, with confidence intervals over the seeds."""
     figure, axes = one_panel(10, 4.2)
     for index, law in enumerate(suite.laws):
-        cells = [(one.scale, suite.average(law, one.name)) for one in (TAIL, GOODPUT)]
+        cells = [(metric.scale, suite.average(law, metric.name)) for metric in (TAIL, GOODPUT)]
         x, y = (scale * cell.mean for scale, cell in cells)
-        # An interval of zero has no caps.
+        # An interval of zero gets no caps.
         dx, dy = (scale * cell.half_width or math.nan for scale, cell in cells)
         bars = {"xerr": dx if dx == dx else None, "yerr": dy if dy == dy else None}
         parts.dots(axes, x, y, index, law, markersize=6, zorder=3, **bars)
@@ -67,81 +84,70 @@ def overview_figure(suite: Suite) -> Plot:
     return figure
 
 
-def _ellipse(
-    axes: Axes, index: int, seconds: Seconds, centre: tuple[float, float], opacity: float
-) -> None:
-    if len(seconds.delay_ms) < 2:
-        return
-    # Half axes: roots of the covariance's eigenvalues, along its eigenvectors.
-    values, vectors = np.linalg.eigh(np.cov(seconds.delay_ms, seconds.rate_mbps))
-    width, height = 2 * np.sqrt(np.maximum(values, 0))
-    angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
-    colour = style.colour(index)
-    look = {"facecolor": (colour, opacity), "edgecolor": (colour, 0.7), "linewidth": 0.8}
-    axes.add_patch(Ellipse(centre, width, height, angle=angle, zorder=2, **look))
-
-
 def _finish(axes: Axes, label: str) -> None:
     axes.set_xlabel(label)
     axes.set_ylabel("Goodput [Mbit/s]")
     axes.autoscale_view()
-    # No packet waits less than not at all.
+    # A delay is never negative.
     axes.set_xlim(left=0.0)
     axes.ticklabel_format(useOffset=False)
     parts.legend_beside(axes, 1 + (len(axes.containers) - 1) // IN_A_COLUMN)
 
 
-#: The sections of RFC 7928 that the scenarios are named after.
-SECTIONS = {
-    "4": "Interaction with ECN",
-    "5": "Transport protocols",
-    "6": "Round-trip time fairness",
-    "7": "Burst absorption",
-    "8": "Stability",
-    "9": "Various traffic profiles",
-}
-
-
-@dataclass(frozen=True)
-class About:
-    """The suite, its link and its command, for the reader."""
-
-    settings: Settings
-    link: Link
-    command: str
-    #: digest of what the numbers depend on
-    digest: str = ""
-
-
 def comparison(suite: Suite, metrics: Sequence[str] = SUITE_METRICS) -> Table:
-    """Return a row per law: averages over the cases."""
-    valued = [METRICS[name] for name in metrics if any(it.applies(name) for it in suite.whole())]
-    return cells_table(
-        ["law"], valued, [([law], partial(suite.average, law)) for law in suite.laws]
-    )
+    """Return the averages over the cases.
+
+    Parameters
+    ----------
+    suite : Suite
+        The results.
+    metrics : sequence of str, optional
+        Metrics of the columns; those that apply to no case are left out.
+
+    Returns
+    -------
+    Table
+        A row per law.
+    """
+    whole = suite.whole()
+    columns = [METRICS[name] for name in metrics if any(case.applies(name) for case in whole)]
+    rows = [([law], partial(suite.average, law)) for law in suite.laws]
+    return cells_table(["law"], columns, rows)
 
 
-def of_case(case: Case, laws: Sequence[str]) -> Table:
+def _case_table(case: Case, laws: Sequence[str]) -> Table:
     """Return a row per law."""
-    valued = [METRICS[name] for name in SUITE_METRICS if case.applies(name)]
+    columns = [METRICS[name] for name in SUITE_METRICS if case.applies(name)]
     rows = [([law], partial(case.cell, law)) for law in laws if law in case.runs]
-    return cells_table(["law"], valued, rows)
+    return cells_table(["law"], columns, rows)
 
 
-def score_sheet(suite: Suite, law: str) -> Table:
+def _score_sheet(suite: Suite, law: str) -> Table:
     """Return a row per case."""
     rows = [([case.heading], partial(case.cell, law)) for case in suite.cases if law in case.runs]
     return cells_table(["scenario"], map(METRICS.__getitem__, SUITE_METRICS), rows)
 
 
-def write_numbers(suite: Suite, about: About, out: Path) -> None:
-    """Write metrics.json, before anything is drawn; a former report goes."""
+def write_numbers(suite: Suite, out: Path, command: str, digest: str) -> None:
+    """Write metrics.json, and remove the report of a former call.
+
+    Parameters
+    ----------
+    suite : Suite
+        The results.
+    out : Path
+        Folder of the files.
+    command : str
+        The command line that repeats the suite.
+    digest : str
+        Digest of everything that the numbers depend on.
+    """
     numbers = {
         "forebay": __version__,
-        "title": about.settings.title,
-        "command": about.command,
-        "digest": about.digest,
-        "link": str(about.link),
+        "title": suite.settings.title,
+        "command": command,
+        "digest": digest,
+        "link": str(suite.link),
         "partial": suite.partial,
         "cases": suite.lines(),
     }
@@ -149,71 +155,87 @@ def write_numbers(suite: Suite, about: About, out: Path) -> None:
 
 
 def write(
-    suite: Suite, about: About, out: Path, watch: Callable[[Progress], None] | None = None
+    suite: Suite, out: Path, command: str, watch: Callable[[Progress], None] | None = None
 ) -> Path:
-    """Write report.html and its figures; return where the report is. `watch` hears of the
-    progress."""
-    over = [
-        PageFigure(
-            "overview",
-            partial(overview_figure, suite),
-            "Queuing delay against goodput",
-            "Left and above is better."
-            + (
-                f" Bars are {LEVEL:.0%} confidence intervals over the seeds."
-                if len(suite.seeds) > 1
-                else ""
-            ),
-        )
-    ]
-    over = over if suite.whole() else []
+    """Draw the figures, and write the report.
+
+    Parameters
+    ----------
+    suite : Suite
+        The results.
+    out : Path
+        Folder of the files.
+    command : str
+        The command line that repeats the suite.
+    watch : callable, optional
+        Called with the progress of the figures.
+
+    Returns
+    -------
+    Path
+        The report.
+    """
+    caption = "Left and above is better."
+    if len(suite.seeds) > 1:
+        caption += f" Bars are {LEVEL:.0%} confidence intervals over the seeds."
+    title = "Queuing delay against goodput"
+    overview = [PageFigure("overview", partial(overview_figure, suite), title, caption)]
+    overview = overview if suite.whole() else []
     of_cases = [
         PageFigure(f"{i:02}-{case.scenario}", partial(case_figure, case, suite.laws), case.heading)
         for i, case in enumerate(suite.cases, start=1)
     ]
-    with publication(out, keep=FIGURES) as unfinished:
-        (unfinished / FIGURES).mkdir()
-        render_all([*over, *of_cases], unfinished / FIGURES, watch)
-        page = html(
-            "suite.html.j2",
-            **_shared(suite, about),
-            overview=over,
-            cases=[
-                (case, figure, of_case(case, suite.laws))
-                for case, figure in zip(suite.cases, of_cases, strict=True)
-            ],
-            sheets=[(law, score_sheet(suite, law)) for law in suite.laws],
-        )
-        put(unfinished / result_files.REPORT, page)
-    return out / result_files.REPORT
+    return publish_page(
+        out / result_files.REPORT,
+        "suite.html.j2",
+        [*overview, *of_cases],
+        watch,
+        **_shared(suite, command),
+        answers=[f"{item.need}: {item.text}" for item in advice(suite)],
+        overview=overview,
+        cases=[
+            (case, figure, _case_table(case, suite.laws))
+            for case, figure in zip(suite.cases, of_cases, strict=True)
+        ],
+        sheets=[(law, _score_sheet(suite, law)) for law in suite.laws],
+    )
 
 
-def markdown(suite: Suite, about: About) -> str:
-    """Return the page for docs/."""
+def markdown(suite: Suite, command: str) -> str:
+    """Return the page for docs/.
+
+    Parameters
+    ----------
+    suite : Suite
+        The results.
+    command : str
+        The command line that writes the page.
+    """
     whole = {id(case) for case in suite.whole()}
     sections = [
         (
             number,
-            SECTIONS.get(number, number),
-            [(case, of_case(case, suite.laws)) for case in some if id(case) in whole],
+            suite.settings.sections.get(number, number),
+            [(case, _case_table(case, suite.laws)) for case in cases if id(case) in whole],
         )
-        for number, some in suite.sections().items()
+        for number, cases in suite.sections().items()
     ]
-    return page_markdown("suite.md.j2", **_shared(suite, about), sections=sections)
+    return page_markdown("suite.md.j2", **_shared(suite, command), sections=sections)
 
 
-def _shared(suite: Suite, about: About) -> dict[str, object]:
-    made = designs(about.settings, suite.laws, about.link)
+def _shared(suite: Suite, command: str) -> dict[str, Any]:
+    """Return the values that both pages show."""
+    designed = designs(suite.settings, suite.laws, suite.link)
     return {
-        "about": about,
-        "designed": [name for name, params in made.items() if params],
-        "undesigned": [name for name, params in made.items() if not params],
         "suite": suite,
+        "command": command,
+        "designed": [name for name, params in designed.items() if params],
+        "undesigned": [name for name, params in designed.items() if not params],
         "seeds": len(suite.seeds),
         "comparison": comparison(suite),
         "advice": advice(suite),
         "unbeaten": unbeaten(suite),
-        "partial": f"Partial result: {suite.made} of {suite.wanted} runs had finished."
+        "partial": f"Partial result: {suite.finished} of {suite.total} runs had finished."
         if suite.partial
         else "",
     }

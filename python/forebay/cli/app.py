@@ -1,7 +1,7 @@
-"""Every command, under the headings and in the order of `forebay --help`.
+"""The commands of `forebay`, under the headings and in the order of `forebay --help`.
 
-A command is loaded where it is called, and what it needs inside it, so that the quick ones stay
-quick.
+A command's module is loaded when the command is called, and its dependencies inside the command, so
+that the quick commands stay quick.
 """
 
 from __future__ import annotations
@@ -15,143 +15,249 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
-from forebay.cli.declaration import flowing
+from forebay.cli.declaration import first_sentence, flowing
 
-#: The commands by the heading under which `forebay --help` has them: file of this folder and
-#: function, which may be left out where both have the command's name; a group is a table.
+#: The commands by their heading in `forebay --help`. A command is the module in this folder and the
+#: function, which is left out where both have the command's name; a group is a table of commands.
 COMMANDS: dict[str, dict[str, str | dict[str, str]]] = {
     "Start here": {
-        "studio": "studio",
         "init": "init",
+        "studio": "studio",
+        "experiments": "lookup.experiments",
         "explain": "lookup.explain",
         "laws": "lookup.laws",
         "queues": "lookup.queues",
+        "schema": "lookup.schema",
+        "cite": "lookup.cite",
     },
     "Simulate": {
         "run": "run",
         "study": "study",
         "fluid": "fluid",
         "suite": "suite",
+        "replay": "papers.replay",
         "compare": "compare",
         "store": {name: f"store.{name}" for name in ("ls", "show", "prune", "export")},
     },
     "Control theory": {
         "design": "design",
-        "identify": "identify",
         "map": "design.stability_map",
         "tune": "tune",
+        "identify": "identify",
+        "figure": "papers.figure",
     },
     "Real traffic": {
         "link": "link",
-        "attach": "attach",
-        "detach": "attach.detach",
-        "set": "attach.set_",
-        "stats": "attach.stats",
-        "list": "attach.list_",
-        "doctor": "machine.doctor",
         "validate": "compare.validate",
-        "kernel": {name: f"machine.{name}_guest" for name in ("setup", "list", "remove")},
-    },
-    "Papers and files": {
-        "experiments": "lookup.experiments",
-        "replay": "papers.replay",
-        "figure": "papers.figure",
-        "cite": "lookup.cite",
-        "schema": "lookup.schema",
+        "attach": "kernel.attach",
+        "detach": "kernel.detach",
+        "kernel": {
+            "attach": "kernel.attach",
+            "detach": "kernel.detach",
+            "change": "kernel.change",
+            "show": "kernel.show",
+            "list": "kernel.list_",
+        },
+        "guest": {"setup": "guest.setup", "list": "guest.list_", "remove": "guest.remove"},
+        "doctor": "doctor",
     },
 }
 GROUPS = {
-    "store": "Look into the store of runs, and tidy it up.",
-    "kernel": "Build, list and remove the guests of `--engine kernel`: real Linux, in virtual "
-    "time.",
+    "store": "List, show, export or remove the stored runs.",
+    "kernel": "Install, change and watch laws in this machine's kernel.",
+    "guest": "Build, list or remove the guests of `--engine kernel`.",
 }
+#: Commands that repeat a command of a group.
+SHORT_FORMS = {"attach": "kernel attach", "detach": "kernel detach"}
 SETTINGS: dict[str, dict[str, Any]] = {
-    # An option may be what is to be explained.
+    # The name to be explained may be that of an option.
     "explain": {"ignore_unknown_options": True},
-    # What follows COMMAND is COMMAND's.
+    # Options after COMMAND belong to COMMAND.
     "link": {"allow_interspersed_args": False},
 }
+#: Help of the options that Typer declares.
+TYPER_HELP = {
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Print the completion script of the current shell.",
+    "--help": "Print this help.",
+}
+#: Width of help on a wide terminal; longer lines are hard to read.
+WIDEST_HELP = 100
 
 
 @contextmanager
-def _interrupted_aloud() -> Iterator[None]:
-    """Turn Ctrl-C into an exception that the caller gets: Typer makes of it a mere status."""
+def _abort_on_interrupt() -> Iterator[None]:
+    """Raise `typer.Abort` on Ctrl-C, which the caller catches; Typer returns a status otherwise."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Abort from None
 
 
-def _without_type(params: list[Any]) -> list[Any]:
-    """Return parameters whose flags have no type in the help: a flag takes no value."""
+def _reworded(params: list[Any]) -> list[Any]:
+    """Return the parameters without a type for flags, and with help for those that Typer adds."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
+        param.help = TYPER_HELP.get(max(param.opts, key=len), param.help)
     return params
 
 
+def _write_options(command: Any, ctx: Any, formatter: Any) -> None:
+    """Write arguments and options under their headings, and `--help` last.
+
+    Parameters
+    ----------
+    command : Command or Commands
+        The command.
+    ctx : Context
+        Its context.
+    formatter : HelpFormatter
+        The formatter that collects the text.
+    """
+    headings: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+    last: list[tuple[str, str]] = []
+    for param in command.get_params(ctx):
+        if param.param_type_name == "argument":
+            headings["Arguments"].append((param.metavar, param.help or ""))
+            continue
+        record = param.get_help_record(ctx)
+        if record is not None and "--help" in param.opts:
+            last.append(record)
+        elif record is not None:
+            heading = getattr(param, "rich_help_panel", None) or "Options"
+            headings.setdefault(heading, []).append(record)
+    headings[list(headings)[-1]] += last
+    for heading, records in headings.items():
+        if records:
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 class Command(TyperCommand):
-    """One of the commands."""
+    """A command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_type(super().get_params(ctx))
+        return _reworded(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words after the command's name: the arguments by their metavariables."""
+        params = self.get_params(ctx)
+        arguments = [param.metavar for param in params if param.param_type_name == "argument"]
+        return ["[OPTIONS]", *arguments]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        _write_options(self, ctx, formatter)
 
 
 class Commands(TyperGroup):
-    """The commands; an interruption counts also while their options are read."""
+    """A group of commands; Ctrl-C also ends it while options are read."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_type(super().get_params(ctx))
+        return _reworded(super().get_params(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        _write_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first sentence of its help, under the headings of `COMMANDS`.
+
+        The column of names is as wide under every heading.
+        """
+        headings = {
+            heading: [name for name in commands if name in self.commands]
+            for heading, commands in COMMANDS.items()
+        }
+        if ctx.parent is not None:
+            headings = {"Commands": list(self.commands)}
+        longest = max(map(len, self.commands), default=0)
+        for heading, names in headings.items():
+            if not names:
+                continue
+            rows = [
+                (name.ljust(longest), first_sentence(self.commands[name].help or ""))
+                for name in names
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _interrupted_aloud():
+        with _abort_on_interrupt():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        with _interrupted_aloud():
+        with _abort_on_interrupt():
             return super().invoke(ctx)
 
 
 def front(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
+    """Read the options of `forebay` itself.
+
+    Parameters
+    ----------
+    version : bool
+        True to print the version and exit.
+    """
     if version:
         print(f"forebay {__version__}")
         raise typer.Exit
 
 
 def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
-    """Return the command line; with one command alone where it is known which one is called.
+    """Return the command line, with a single command where it is known which one is called.
 
-    listed: True for a list of the commands, without their options, which take as long again to
-    read.
+    Parameters
+    ----------
+    called : str, optional
+        Name of the command that is called.
+    listed : bool
+        True for a list of the commands without their options, which take as long again to read.
+
+    Returns
+    -------
+    Typer
+        The command line.
     """
-    whole = typer.Typer(
+    commands_app = typer.Typer(
         cls=Commands,
         help="A workbench for active queue management (AQM).",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": WIDEST_HELP,
+        },
     )
-    whole.callback(invoke_without_command=True)(front)
+    commands_app.callback(invoke_without_command=True)(front)
     alone = any(called in commands for commands in COMMANDS.values())
-    for panel, commands in COMMANDS.items():
+    for commands in COMMANDS.values():
         for name, place in commands.items():
             if alone and name != called:
                 continue
             if isinstance(place, dict):
-                group = typer.Typer(cls=Commands, help=GROUPS[name], no_args_is_help=True)
+                group = typer.Typer(
+                    cls=Commands, help=GROUPS[name], no_args_is_help=True, rich_markup_mode=None
+                )
                 for verb, function in place.items():
                     group.command(verb, cls=Command)(_loaded(function))
-                whole.add_typer(group, name=name, rich_help_panel=panel)
+                commands_app.add_typer(group, name=name)
                 continue
             command = _loaded(place)
             if listed and not alone:
                 command = _without_options(command)
-            settings = SETTINGS.get(name, {})
-            add = whole.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)
+            text = command.__doc__
+            if name in SHORT_FORMS:
+                text = f"Short for `forebay {SHORT_FORMS[name]}`.\n\n{text}"
+            add = commands_app.command(
+                name, cls=Command, help=text, context_settings=SETTINGS.get(name, {})
+            )
             add(command)
-    return whole
+    return commands_app
 
 
 def _loaded(place: str) -> Callable[..., None]:

@@ -1,6 +1,6 @@
-"""`forebay compare` and `forebay validate`: two saved results, and an engine against others.
+"""`forebay compare` and `forebay validate`: two saved results, and several engines, compared.
 
-What they need is loaded inside them, so that other commands stay quick.
+Their dependencies are loaded inside the commands, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base.registries import title_of
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import (
     Invocation,
     command_line,
-    print_errors,
     print_json,
     stopped,
 )
+from forebay.cli.main import print_error
 
 if TYPE_CHECKING:
     from forebay.comparison.validate import ValidatedScenario
 
-#: Metrics that the terminal leaves to the report.
+#: Metrics that only the report shows.
 IN_REPORT = ("delay_p99_s", "utilisation")
 
 
@@ -29,13 +30,19 @@ IN_REPORT = ("delay_p99_s", "utilisation")
 def compare(
     a: Path, b: Path, /, *, metric: options.Metrics = None, output: options.ReportOptions
 ) -> None:
-    """Compare two saved results: what differs, and whether that may be chance.
+    """Test the differences between two saved results.
 
     Laws and points are matched by their labels, runs by their seeds.
 
-    a A: A result of forebay run or study, or data files of flent: one, or a folder of them.
-    b B: Another one.
-    out: Folder for the page and the numbers; results/compare-A-B if it is left out.
+    Parameters
+    ----------
+    a : A
+        Folder of a result of `forebay run` or `forebay study`, or a data file of flent, or a folder
+        of them.
+    b : B
+        Another result.
+    out : DIR
+        Folder of the page and the numbers; results/compare-A-B without it.
     """
     from forebay._base.publication import digest_of
     from forebay.comparison import comparison_page as page
@@ -52,7 +59,7 @@ def compare(
     else:
         page.show(options.console(), comparison)
     if call.folder is not None:
-        with call.drawing("the table is all that there is"):
+        with call.drawing("no page was written"):
             written = page.write(comparison, call.folder, call.command, call.digest)
         call.tell("Page", written)
         call.show(written)
@@ -73,22 +80,35 @@ def validate(
     page: Path | None = None,
     output: options.ReportOptions,
 ) -> None:
-    """Run a scenario on two engines or more, simulated and with real flows, and lay them side by
-    side.
+    """Compare engines on one scenario, such as simulated and real.
 
-    Ctrl-C keeps what has finished.
+    A law agrees if its mean delay and its share of dropped or marked packets do. Ctrl-C keeps the
+    runs that have finished.
 
-    file FILE…: Scenarios in TOML; for real flows with ftp, mice, web or program traffic.
-    law LAW: Only this law instead of the file's.
-    engines A,B,…: Which engines; the others are held beside the last. docs/explanation/engines.md has all.
-    repeats: Real runs of each law, in real time.
-    attempts: Runs at most for one that is not void.
-    links: Real runs at a time, each on a link of its own.
-    void_lateness TIME: A run is void if one packet in 1000 is released later.
-    void_rate SHARE: A run is void if the rate is off by more.
-    page FILE: Write the comparison as Markdown.
-    out: Write the comparison as HTML with its figures, and all runs as JSON and Parquet.
-    as_json: Print one JSON object per law instead of tables.
+    Parameters
+    ----------
+    file : FILE...
+        Scenarios in TOML; real flows can be ftp, mice, web or program traffic.
+    law : LAW
+        Run only this law instead of the scenario's.
+    engines : A,B
+        Engines to compare; the last is the reference (docs/explanation/engines.md).
+    repeats
+        Number of real-time runs of each law.
+    attempts
+        Largest number of attempts at a real-time run that is not void.
+    links
+        Number of real-time runs in parallel, each on its own link.
+    void_lateness : TIME
+        A real-time run is void if more than one packet in 1000 is released later than this.
+    void_rate : SHARE
+        A real-time run is void if its rate is off by more than this share.
+    page : FILE
+        Also write the comparison as Markdown.
+    out : DIR
+        Folder of the page with figures, and of all runs as JSON and Parquet.
+    as_json
+        Print one JSON object per law instead of tables.
     """
     from forebay._base import progress
     from forebay._base.publication import digest_of
@@ -102,25 +122,25 @@ def validate(
     outcome = validation.validate(
         file, overrides.law, overrides=overrides.set_ or (), seeds=overrides.seeds,
         repeats=repeats, attempts=attempts, links=links, void_lateness=void_lateness,
-        void_rate=void_rate, progress=lambda runs: progress.bar(what=f"{runs} runs"),
+        void_rate=void_rate, progress=lambda runs: progress.bar(unit=f"{runs} runs"),
         engines=names,
     )  # fmt: skip
     if outcome.comparisons:
         _report(outcome.comparisons, call, void)
     if outcome.failure:
-        print_errors([f"forebay validate: {outcome.failure}"])
+        print_error(outcome.failure)
     if outcome.interrupted or outcome.failure:
         raise stopped(
             outcome.finished,
-            outcome.wanted,
+            outcome.total,
             interrupted=outcome.interrupted,
             reported=bool(outcome.comparisons),
-            what=f"{outcome.reference} run",
+            noun=f"{outcome.reference} run",
         )
 
 
 def _report(validated: list[ValidatedScenario], call: Invocation, void: tuple[str, str]) -> None:
-    """Print the tables, and then write what was asked for, first what has the runs."""
+    """Print the tables, then write the files, those with the runs first."""
     for scenario in validated:
         if call.as_json:
             _print_lines(scenario)
@@ -131,7 +151,7 @@ def _report(validated: list[ValidatedScenario], call: Invocation, void: tuple[st
     from forebay.comparison import validation_page as pages
 
     if call.folder is not None:
-        with call.drawing(f"{call.folder} has the numbers", "writing the report"):
+        with call.drawing(f"the numbers are in {call.folder}", "writing the report"):
             pages.write_files(validated, call.folder, call.command, *void, digest=call.digest)
     if call.page is not None:
         call.publish_page(lambda: pages.markdown(validated, call.command, *void))
@@ -152,7 +172,7 @@ def _print_lines(scenario: ValidatedScenario) -> None:
 
 
 def _show(scenario: ValidatedScenario) -> None:
-    """Print the table of a scenario: three rows for each law, and how many runs were void."""
+    """Print how many laws agree, three rows for each law, and warnings about void runs."""
     from forebay._base.terminal_table import Column
     from forebay.comparison.validate import METRICS
 
@@ -161,16 +181,19 @@ def _show(scenario: ValidatedScenario) -> None:
         *(Column("law", left=True), Column("", left=True), Column("verdict", sentence=True)),
         *(Column(METRICS[name].title, METRICS[name].unit) for name in names),
     ]
-    verdicts = [row.verdict + (" (VOID)" if row.counts_void else "") for row in scenario.rows]
+    verdicts = [row.verdict + (" (void)" if row.counts_void else "") for row in scenario.rows]
     rows = [
         [name, side, verdicts[i // 3] if i % 3 == 2 else "", *cells]
         for i, (name, side, *cells) in enumerate(scenario.table_rows(names))
     ]
+    print(f"{scenario.count()}.\n")
     screen = options.print_table(columns, rows, width=160, title=scenario.heading, keys=2)
-    screen.print(f"{scenario.count()}.")
     if again := sum(row.again for row in scenario.rows):
-        screen.print(f"Real runs that were void or failed, and were made again: {again}.")
+        screen.print(f"Attempts that were void or failed, and were repeated: {again}")
     for row in scenario.rows:
         if row.void:
             reasons = "; ".join(row.reasons)
-            print(f"forebay validate: {row.law}: {row.void} of {row.repeats} VOID: {reasons}")
+            print(
+                f"warning: {title_of(row.law)}: {row.void} of {row.repeats} runs are void "
+                f"({reasons}), so that its numbers prove nothing; repeat them on an idle machine"
+            )

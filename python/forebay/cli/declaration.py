@@ -1,9 +1,16 @@
 """Options of a command, declared by its signature and its docstring.
 
-A parameter is an option; one before `/` is an argument. Below the docstring's first paragraphs
-stands a line for each: `name METAVAR: help`. A parameter that is a dataclass has an option for each
-of its fields, with the dataclass' words where the command has none. Typer gets a function with that
-many parameters, each annotated with its own `typer.Option` or `typer.Argument`.
+A parameter is an option; one before `/` is an argument. The numpydoc section `Parameters` of the
+docstring has its metavariable, where a type usually stands, and its help:
+
+    Parameters
+    ----------
+    page : FILE
+        Write the comparison as Markdown.
+
+A parameter that is a dataclass has an option for each of its fields, which the section `Attributes`
+of the dataclass describes where the command does not. Typer gets a function with that many
+parameters, each annotated with its own `typer.Option` or `typer.Argument`.
 """
 
 from __future__ import annotations
@@ -19,7 +26,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import typer
 
-LINE = re.compile(r"(?P<name>\w+)(?: (?P<metavar>\S.*?))?: (?P<help>.+)")
+#: The first line of an entry of a numpydoc section.
+ENTRY = re.compile(r"(?P<name>\w+)(?: : (?P<metavar>\S.*))?")
 #: End of the help of an option that is a list.
 SEVERAL = "May be given several times."
 
@@ -67,36 +75,61 @@ def flowing(text: str) -> str:
     )
 
 
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a help, for a list of commands."""
+    paragraph = flowing(text).partition("\n\n")[0]
+    return re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]
+
+
 def _described(documented: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText]]:
-    """Return the docstring without its lines on these parameters; and those lines, parsed."""
-    about: list[str] = []
-    texts: dict[str, list[str]] = {}
-    name = ""
-    for line in inspect.cleandoc(documented.__doc__ or "").splitlines():
-        match = LINE.fullmatch(line)
-        if match and match["name"] in names and about:
-            name = match["name"]
-            texts[name] = [match["metavar"] or "", match["help"]]
-        elif name:
-            texts[name].append(line.strip())
-        else:
-            about.append(line)
-    described = {
-        name: OptionText(metavar or None, " ".join(lines).strip())
-        for name, (metavar, *lines) in texts.items()
+    """Return the text of a docstring before its sections, and the texts of these parameters.
+
+    Parameters
+    ----------
+    documented : function or class
+        The object whose docstring is read.
+    names : iterable of str
+        Parameters; an entry of any other name is an error.
+
+    Returns
+    -------
+    (str, dict)
+        The text, and metavariable and help by parameter.
+    """
+    text = inspect.cleandoc(documented.__doc__ or "")
+    about, _, described = (
+        text.partition("\n\nParameters\n")
+        if "\n\nParameters\n" in text
+        else (text.partition("\n\nAttributes\n"))
+    )
+    entries: dict[str, tuple[str | None, list[str]]] = {}
+    lines: list[str] = []
+    for line in described.splitlines()[1:]:
+        if line.startswith((" ", "\t")) or not line:
+            lines.append(line.strip())
+            continue
+        entry = ENTRY.fullmatch(line)
+        if entry is None or entry["name"] not in names:
+            raise ValueError(f"{documented.__qualname__}: no parameter for {line!r}")
+        lines = []
+        entries[entry["name"]] = entry["metavar"], lines
+    texts = {
+        name: OptionText(metavar, " ".join(lines).strip() or None)
+        for name, (metavar, lines) in entries.items()
     }
-    return flowing("\n".join(about)), described
+    return flowing(about), texts
 
 
 def _of_group(group: Any, own: Mapping[str, OptionText]) -> Iterator[inspect.Parameter]:
-    """Yield the fields of a dataclass; `own` has the command's words, which come first."""
+    """Yield the fields of a dataclass; the texts of the command, `own`, come first."""
     names = [field.name for field in fields(group)]
-    words: dict[str, OptionText] = {}
+    inherited: dict[str, OptionText] = {}
     for base in reversed(group.__mro__):
-        words |= _described(base, names)[1]
+        if is_dataclass(base):
+            inherited |= _described(base, names)[1]
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
-        usual, special = words.get(field.name, OptionText()), own.get(field.name, OptionText())
+        usual, special = inherited.get(field.name, OptionText()), own.get(field.name, OptionText())
         text = OptionText(special.metavar or usual.metavar, special.help or usual.help)
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         yield _parameter(field.name, hints[field.name], default, text)
@@ -113,10 +146,10 @@ def _parameter(
     elif is_argument:
         option = typer.Argument()
     else:
-        # Flags have no opposite; Python keeps `set` and `json` for itself.
+        # Flags have no opposite; `set` and `json` are names of Python, and get an underscore.
         option = typer.Option(f"--{name.removeprefix('as_').rstrip('_').replace('_', '-')}")
     kinds = {kind, *get_args(kind)}
-    option.metavar = text.metavar or option.metavar
+    option.metavar = text.metavar or option.metavar or _metavar(name, kinds)
     option.help = text.help or option.help
     if Path in kinds and not is_argument:
         option.parser = path
@@ -128,6 +161,13 @@ def _parameter(
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[kind, option],
+    )
+
+
+def _metavar(name: str, kinds: set[Any]) -> str:
+    """Return the metavariable of a parameter whose docstring has none."""
+    return {int: "N", float: "X"}.get(next(iter(kinds & {int, float}), str), "") or (
+        name.strip("_").upper()
     )
 
 

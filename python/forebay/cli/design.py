@@ -1,6 +1,6 @@
-"""`forebay design` and `forebay map`: gains for a link, and where a law is stable.
+"""`forebay design` and `forebay map`: a law's gains for a link, and where a law is stable.
 
-What they need is loaded inside them, so that other commands stay quick.
+Their dependencies are loaded inside the commands, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay._base import signals
+from forebay._base.errors import ParameterError
 from forebay._base.quantities import DOTS, range_ends
+from forebay._base.registries import title_of
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
 from forebay.cli import options
@@ -27,14 +29,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkOptions:
-    """The link of a design, and its flows.
+    """The link of a design and its flows.
 
-    rate: Rate of the link, such as 15Mbit/s.
-    flows: Long-lived TCP flows on it; 10..400 for a range; 30,20 for classes of flows.
-    rtt: Propagation both ways, such as 200ms; 20ms,80ms for classes of flows.
-    from_ FILE: A file of `forebay identify`, for what is not given: its rate, and of its intervals
-        the fewest flows and the longest RTT.
-    packet: Usual size of a packet; 1000B if it is left out.
+    Attributes
+    ----------
+    rate : RATE
+        Rate of the link, such as 15Mbit/s, or a range, such as 5..50Mbit/s.
+    flows : FLOWS
+        Number of long-lived TCP flows, such as 60; a range, such as 10..400; or, with commas, one
+        for each class of flows.
+    rtt : RTT
+        Two-way propagation delay, such as 200ms; a range, such as 20..200ms; or, with commas, one
+        for each class of flows.
+    from_ : FILE
+        A file of `forebay identify`; it gives the options above that are left out: its rate, the
+        fewest flows and the longest RTT of its intervals.
+    packet : SIZE
+        Packet size of the flows; 1000B without it.
     """
 
     rate: str | None = None
@@ -46,7 +57,7 @@ class LinkOptions:
     packet: str | None = None
 
     def completed(self, *, quiet: bool) -> tuple[str, str, str, str]:
-        """Return rate, flows, RTT and packet; what is not given comes from the file."""
+        """Return rate, flows, RTT and packet; the file has those that are not given."""
         rate, flows, rtt, packet = self.rate, self.flows, self.rtt, self.packet
         if self.from_ is not None:
             from forebay.control import queue_estimate
@@ -63,18 +74,17 @@ class LinkOptions:
             _number(text, text, "a number")
         for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
             if value is None:
-                raise ScenarioError(
-                    f"{key}: found nothing, allowed: a value, here or in --from FILE"
-                )
+                raise ScenarioError(f"{key} is required, unless --from FILE has it")
         assert rate is not None and flows is not None and rtt is not None
         return rate, flows, rtt, packet or "1000B"
 
 
-def _number(text: str, flows: str, allowed: str) -> float:
+def _number(text: str, flows: str, expected: str) -> float:
+    """Return a number of flows. Raises `ParameterError` for a text that is none."""
     try:
         return float(text)
     except ValueError:
-        raise ScenarioError(f'--flows: found "{flows}", allowed: {allowed}') from None
+        raise ParameterError("flows", flows, expected) from None
 
 
 @with_options
@@ -86,84 +96,107 @@ def design(
     target: str | None = None,
     buffer: str | None = None,
     set_: options.Settings = None,
+    explain: bool = False,
     output: options.OutputOptions,
     export: Path | None = None,
 ) -> None:
-    """Design a law for a link: gains, margins, and why.
+    """Compute a law's gains for a link, with stability margins.
 
-    target: Queue length or queuing delay to hold, such as 175p or 40ms; a quarter of the
-        bandwidth-delay product if it is left out.
-    buffer: Buffer size in packets, such as 500p; the bandwidth-delay product, or twice the target
-        if that is more, if it is left out.
-    set_: A goal of the design, such as beta=0.3, or a parameter of the law that it leaves alone,
-        such as interval=10ms.
-    out: Folder for the pictures and the scenario; results/design-LAW if it is left out.
-    export FILE: Write the loop for other tools, too: .mat (MATLAB, Octave, Simulink), .json, or
-        .csv (frequency response).
+    Parameters
+    ----------
+    target : TARGET
+        Set-point: queue length or queuing delay, such as 175p or 40ms; a quarter of the
+        bandwidth-delay product without it.
+    buffer : SIZE
+        Buffer size, such as 500p; without it, the bandwidth-delay product, or twice the target if
+        that is more.
+    set_ : KEY=VALUE
+        Set a goal of the design rule, such as beta=0.3, or a parameter of the law that the design
+        does not change, such as interval=10ms.
+    explain
+        Also explain the design, from the operating point to the margins.
+    out : DIR
+        Folder of the figures and the scenario; results/design-LAW without it.
+    export : FILE
+        Also write the loop for other tools: .mat (MATLAB, Octave, Simulink), .json, or .csv
+        (frequency response).
     """
     site = link.completed(quiet=output.as_json)
     call = Invocation.begun(output, f"design-{law.rpartition(':')[2]}")
-    overrides, flows = options.settings(set_), (link.l4s_flows, link.tcp)
+    overrides = options.settings(set_)
     if any(DOTS in text for text in site[:3]):
         for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:
-                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
-        _design_range(law, site, target, overrides, flows, call)
+                raise ScenarioError(f"{key} cannot be combined with a range; leave it out")
+        _design_range(law, link, site, target, overrides, call)
         return
     from forebay.control import export as exported
     from forebay.control.design import design as designed
+    from forebay.control.link import Link
     from forebay.report import designs
 
     if export is not None:
         exported.check(export)
-    result = designed(law, *site, target, buffer, overrides, *flows)
+    rate, flows, rtt, packet = site
+    place = Link(
+        rate, rtt, flows=flows, packet=packet, buffer=buffer, senders=link.tcp,
+        l4s_flows=link.l4s_flows,
+    )  # fmt: skip
+    result = designed(law, place, target=target, overrides=overrides)
     if export is not None:
         if result.loop is None:
-            raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
+            raise ScenarioError(
+                f"--export: {law} acts on rates and has no loop of the queue to export"
+            )
         exported.save(result.loop, export)
     written = result.report(call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
-    from rich.console import Console
-
-    designs.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
+    designs.show(options.console(80), result, call.folder, written, explain=explain)
 
 
 def _design_range(
     law: str,
+    link: LinkOptions,
     site: tuple[str, str, str, str],
     target: str | None,
     overrides: dict[str, str],
-    flows_are: tuple[float, str],
     call: Invocation,
 ) -> None:
-    """Design one PI for every corner of the ranges."""
+    """Design one PI law for every corner of the ranges, and print and write it."""
     from forebay.control import pi_stabilising_set
+    from forebay.control.link import Link
     from forebay.report import designs
 
     rate, flows, rtt, packet = site
     for key, text in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if "," in text and (DOTS in text or key == "--flows"):
             raise ScenarioError(
-                f'{key}: found "{text}" with a range, allowed: one value, or a range'
+                f'{key}: "{text}" is a list, which cannot be combined with a range; give one value'
             )
     if target is None:
         target = overrides.pop("target", None)
     interval = overrides.pop("interval", None)
     for key in overrides:
-        raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
-    counts = [_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows)]
+        raise ScenarioError(
+            f'--set: "{key}" cannot be combined with a range; expected target or interval'
+        )
+    few, many = (_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows))
     rates, rtts = range_ends("--rate", rate), range_ends("--rtt", rtt)
-    result = pi_stabilising_set.design_for_range(
-        law, rates, rtts, counts, packet, target, interval, *flows_are
+    place = Link(
+        rates[0], rtts[0], flows=few, packet=packet, senders=link.tcp, l4s_flows=link.l4s_flows
     )
+    result = pi_stabilising_set.design_for_range(
+        law, place, rate=rates, rtt=rtts if DOTS in rtt else None, flows=(few, many),
+        target=target, interval=interval,
+    )  # fmt: skip
     written = designs.write_range(result, call.folder) if call.folder is not None else []
     if call.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
         return
     designs.show_range(options.console(80), result)
-    print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
+    print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
 
 
 @with_options
@@ -185,113 +218,127 @@ def stability_map(
     output: options.OutputOptions,
     stored: options.StoreOptions,
 ) -> None:
-    """Map where a law is stable, over flows and RTT or flows and rate.
+    """Map where a law is stable, over flows and RTT or rate.
 
-    Cells without equilibrium have a colour for each reason, and the table says which.
+    Packet simulations of some cells check the theory.
 
-    rate: Rate of the link, or a range 5..50Mbit/s.
-    flows: Range of long-lived TCP flows, such as 10..400.
-    rtt: Propagation both ways, a range 20..500ms, or of classes 20ms,80ms.
-    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
-        out.
-    set_: A parameter of the law, such as a=1e-5, target=50p or target=40ms.
-    windows NAME: How flows are described: published, as in the papers; sawtooth, nearer to
-        packets, with ACKs as the clock and windows in sawteeth.
-    points: Cells along an axis.
-    simulate: Packet simulations along an axis; 0 for none.
-    out: Folder for the map; results/map-LAW if it is left out.
+    Parameters
+    ----------
+    rate : RATE
+        Rate of the link, such as 15Mbit/s, or its range, such as 5..50Mbit/s.
+    flows : FLOWS
+        Range of the number of long-lived TCP flows, such as 10..400.
+    rtt : RTT
+        Two-way propagation delay or its range, such as 20..500ms; with commas, one for each class
+        of flows.
+    buffer : SIZE
+        Buffer size, such as 500p; the largest bandwidth-delay product without it.
+    set_ : KEY=VALUE
+        Set a parameter of the law, such as a=1e-5, target=50p or target=40ms.
+    windows : NAME
+        Model of the flows: published, as in the papers, or sawtooth, with ACK clocking and sawtooth
+        windows, which is closer to packets.
+    points
+        Number of cells along each axis.
+    simulate
+        Number of packet simulations along each axis; 0 for none.
+    out : DIR
+        Folder of the map; results/map-LAW without it.
     """
     from forebay.control import stability_map as mapped
+    from forebay.control.link import Link
     from forebay.experiment import store_choice as choice
 
+    axis = _map_axis(rate, rtt)
+    # Everything is valid for the upper ends of both axes.
+    place = Link(
+        range_ends("--rate", rate)[1], range_ends("--rtt", rtt)[1],
+        flows=_number(range_ends("--flows", flows)[1], flows, "a range such as 10..400"),
+        packet=packet, buffer=buffer, senders=tcp, l4s_flows=l4s_flows,
+    )  # fmt: skip
     call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
     store = choice.store(stored.store, without=stored.no_store) if simulate else None
     drawn = mapped.stability_map(
-        law, rate, flows, rtt, packet=packet, buffer=buffer, overrides=options.settings(set_),
-        l4s_flows=l4s_flows, points=points, simulate=simulate, store=store, windows=windows,
-        tcp=tcp,
+        law, place, flows=flows, rtt=rtt if axis == "rtt" else None,
+        rate=rate if axis == "rate" else None, overrides=options.settings(set_), points=points,
+        simulate=simulate, store=store, windows=windows,  # type: ignore[arg-type]
     )  # fmt: skip
-    _report_map(law, drawn, "rate_bps" if DOTS in rate else "rtt_s", call)
+    _report_map(law, drawn, "rate_bps" if axis == "rate" else "rtt_s", call)
+
+
+def _map_axis(rate: str, rtt: str) -> str:
+    """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
+    if DOTS in rtt and "," in rtt:
+        raise ScenarioError(
+            f'--rtt: "{rtt}" is a range and a list; expected a range, or a list with a range of '
+            "rates"
+        )
+    if DOTS in rate and DOTS in rtt:
+        raise ScenarioError("--rate and --rtt are both ranges; expected one of them")
+    if DOTS not in rate and DOTS not in rtt:
+        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected one here or in --rate')
+    return "rate" if DOTS in rate else "rtt"
 
 
 def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> None:
     """Write the picture and the cells, and print how many cells are stable."""
     if call.folder is not None:
-        call.publish({**drawn.plot().files("map"), "map.parquet": _cells(drawn, axis)})
+        call.publish(drawn.files())
     if call.as_json:
-        print_json(_numbers(drawn, axis))
+        print_json(drawn.to_dict())
     else:
-        cells, counts = drawn.stable.size, drawn.counts()
-        windows = "" if drawn.windows == "published" else f", {drawn.windows} windows"
-        share = 100 * counts["stable"] / cells
-        print(f"{law}{windows}: stable in {share:.0f} % of the map")
-        for reason, number in counts.items():
-            print(f"  {number:,} of {cells:,} cells: {reason}")
-        if drawn.oscillation:
-            print(f"Packets, {drawn.simulated_s:.0f} s each: the queue's deviation over its mean")
-            _show_packets(drawn, axis)
+        _show_map(law, drawn, axis)
         print(f"Map: {call.folder}/map.png")
     if drawn.interrupted:
-        print("interrupted: the map has no packets", file=sys.stderr)
+        print("interrupted; the map has no packet simulations", file=sys.stderr)
         raise typer.Exit(signals.status())
 
 
+def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
+    """Print where the law is stable, the numbers of cells, and the packet simulations."""
+    from forebay.report.designs import print_item
+
+    cells, counts = drawn.stable.size, drawn.counts()
+    windows = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
+    stable, unstable, *missing = (100 * number / cells for number in counts.values())
+    no_equilibrium = f"; {sum(missing):.0f} % has no equilibrium" if missing else ""
+    print(
+        f"{title_of(law)}{windows} is stable in {stable:.0f} % of the map and unstable in "
+        f"{unstable:.0f} %{no_equilibrium}."
+    )
+    print()
+    for reason, number in counts.items():
+        print(f"{number:>6,} of {cells:,} cells: {reason}")
+    if drawn.oscillation:
+        print(f"\nPacket simulations of {drawn.simulated_s:.0f} s:")
+        _show_packets(drawn, axis)
+        if any(drawn.unsettled(flows, value) for flows, value, _ in drawn.oscillation):
+            print_item(
+                options.console(80),
+                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their "
+                "start only; run their scenario for longer to see the steady state.",
+            )
+
+
 def _show_packets(drawn: StabilityMap, axis: str) -> None:
-    """Print a row for each cell that was simulated."""
+    """Print a row for each simulated cell."""
     from forebay._base.terminal_table import Column
 
     over_rate = axis == "rate_bps"
     columns = [
         *(Column("Flows"), Column("Rate", "Mbit/s") if over_rate else Column("RTT", "ms")),
-        *(Column("Deviation / mean"), Column("By theory", sentence=True)),
+        *(Column("Queue, SD / mean"), Column("Theory", sentence=True), Column("Settling", "s")),
     ]
     rows: Sequence[Sequence[str]] = [
         [
             f"{flows:g}",
             in_figures(value * (1e-6 if over_rate else 1e3)),
             f"{deviation:.2f}",
-            drawn.verdict(flows, value) + drawn.unsettled(flows, value),
+            drawn.verdict(flows, value),
+            in_figures(drawn.settling_s[flows, value], 2)
+            if (flows, value) in drawn.settling_s
+            else "–",
         ]
         for flows, value, deviation in drawn.oscillation
     ]
     options.print_table(columns, rows, keys=2)
-
-
-def _numbers(drawn: StabilityMap, axis: str) -> dict[str, Any]:
-    """Return the counts of cells, and the packets of those that were simulated, for JSON."""
-    return {
-        "law": drawn.law,
-        "windows": drawn.windows,
-        "cells": drawn.stable.size,
-        "counts": drawn.counts(),
-        "simulated_s": drawn.simulated_s if drawn.oscillation else None,
-        "packets": [
-            {
-                "flows": flows,
-                axis: value,
-                "by_theory": drawn.verdict(flows, value),
-                "deviation_over_mean": deviation,
-            }
-            for flows, value, deviation in drawn.oscillation
-        ],
-        "interrupted": drawn.interrupted,
-    }
-
-
-def _cells(drawn: StabilityMap, axis: str) -> Any:
-    """Return a table with a row for each cell."""
-    import polars as pl
-
-    rows, columns = drawn.stable.shape
-    return pl.DataFrame(
-        {
-            "flows": list(drawn.flows) * rows,
-            axis: [value for value in drawn.values for _ in range(columns)],
-            "gain_margin_db": drawn.gain_margin_db.ravel(),
-            "stable": drawn.stable.ravel(),
-            "rest": drawn.rest.ravel(),
-        }
-    ).with_columns(
-        pl.col("gain_margin_db").fill_nan(None),
-        pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
-    )

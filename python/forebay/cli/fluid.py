@@ -1,6 +1,6 @@
-"""`forebay fluid`: a scenario in the fluid model, alone or beside the packets.
+"""`forebay fluid`: a scenario in the fluid model, alone or compared with packets.
 
-What it needs is loaded inside it, so that other commands stay quick.
+Its dependencies are loaded inside the command, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEADS = {
     "damping": "Damping",
 }
 
-MEANS = "means over the second half; the window is of the first class of flows"
+MEANS = "means over the second half of the run; the window is that of the first class of flows"
 DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_pkts": 2}
 
 
@@ -58,17 +58,27 @@ def fluid(
     output: options.OutputOptions,
     making: options.RunOptions,
 ) -> None:
-    """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability.
+    """Run a scenario in the fluid model of TCP.
 
-    It is a view of `forebay run --engine fluid`, which has every metric and a report.
+    It draws queue, window and probability over time. `forebay run --engine fluid` has every metric
+    and a report.
 
-    law: Take this law instead of the file's: its kind or label.
-    sawtooth: Describe windows more closely than the published equations.
-    compare: Run the packets too, and lay both fluids beside them.
-    seeds N: With --compare: packet runs per law and point.
-    step_at SECONDS: With --compare: measure the response to the step at this time, in s.
-    out: Where the figures go; results/NAME-fluid for a scenario NAME.toml.
-    as_json: Print one JSON object per line of the table; figures only with --out.
+    Parameters
+    ----------
+    law : LAW
+        Run this law instead of the scenario's: its kind or label.
+    sawtooth
+        Model sawtooth windows, which is closer to packets than the published equations.
+    compare
+        Also run packets, and compare both fluid models with them.
+    seeds : N
+        Number of packet runs of each law at each point, with --compare.
+    step_at : SECONDS
+        Measure the response to the change at this time, with --compare.
+    out : DIR
+        Folder of the figures; results/NAME-fluid for a scenario NAME.toml without it.
+    as_json
+        Print one JSON object per row of the table; write no figures unless --out is given.
     """
     from forebay.experiment import experiment
     from forebay.experiment.result import Result
@@ -77,37 +87,39 @@ def fluid(
 
     for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
         if value is not None and not compare:
-            raise ScenarioError(f"{key}: found {value:g} without --compare, allowed: beside it")
-    # It is read several times.
+            raise ScenarioError(f"{key} requires --compare")
+    # Standard input can be read only once, and the scenario is needed several times.
     piped = str(file) == experiment.STDIN
     source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file
     if compare:
-        read = packets.experiments(source, law or (), set_ or (), seeds)
-        packets.check_step(read[0], step_at)
+        experiments = packets.experiments(source, law or (), set_ or (), seeds)
+        packets.check_step(experiments[0], step_at)
     else:
         overrides = traces.with_windows(set_ or ())
         engine = Fluid(sawtooth)
-        read = [experiment.read(source, laws=law, overrides=overrides, seeds=1, engine=engine)]
-    print_errors(read[0].designed)
+        experiments = [
+            experiment.read(source, laws=law, overrides=overrides, seeds=1, engine=engine)
+        ]
+    print_errors(experiments[0].designed)
     call = Invocation.begun(output, f"{result_name(file)}-fluid")
-    executed = call.executed(read, making)
-    results = [Result(one, made) for one, made in zip(read, executed, strict=False)]
-    whole = len(results) == len(read) and not any(result.partial for result in results)
-    # A comparison is shown whole; one fluid alone as far as it is.
+    executions = call.executed(experiments, making)
+    results = list(map(Result, experiments, executions))
+    whole = len(results) == len(experiments) and not any(result.partial for result in results)
+    # A comparison needs all runs; the runs of one fluid model are shown as far as they go.
     if results[0].runs and (whole or not compare):
         _report(results, call, step_at)
     if not whole:
         raise stopped(
             sum(len(result.runs) for result in results),
-            sum(one.runs for one in read),
-            interrupted=any(one.interrupted for one in executed),
+            sum(experiment_.runs for experiment_ in experiments),
+            interrupted=any(execution.interrupted for execution in executions),
             reported=not compare and bool(results[0].runs),
-            by_input=any(fault.of_law for one in executed for fault in one.faults),
+            by_input=any(fault.of_law for execution in executions for fault in execution.faults),
         )
 
 
 def _report(results: list[Result], call: Invocation, step_s: float | None) -> None:
-    """Draw the figures, print the table, and what a reader must know of it."""
+    """Draw the figures, and print the table and its warnings."""
     from forebay.experiment import descriptions
     from forebay.fluid import packets
     from forebay.report import tables
@@ -115,7 +127,7 @@ def _report(results: list[Result], call: Invocation, step_s: float | None) -> No
     rows, figures = _compared(results, step_s) if len(results) > 1 else _alone(results[0])
     if call.folder is not None:
         files = [figure.files(name) for name, figure in figures.items()]
-        call.publish({name: data for some in files for name, data in some.items()})
+        call.publish({name: data for named in files for name, data in named.items()})
     if call.as_json:
         by = dict(zip(packets.NAMES, results, strict=False))
         for row in rows:
@@ -124,10 +136,10 @@ def _report(results: list[Result], call: Invocation, step_s: float | None) -> No
         return
     in_words = {point.label: descriptions.point(point) for point in results[0].plan.points}
     _print([row | {"point": in_words[str(row["point"])]} for row in rows])
-    print("means over the time of measurement" if len(results) > 1 else MEANS)
+    print("means over the measurement window" if len(results) > 1 else MEANS)
     for name, result in zip(packets.LEGEND, results, strict=False):
-        title = f"Who gets what: {name}" if len(results) > 1 else "Who gets what"
-        tables.who_gets_what(options.console(), result, title)
+        title = f"Results by traffic: {name}" if len(results) > 1 else "Results by traffic"
+        tables.show_traffic(options.console(), result, title)
     tables.warnings(options.console(), descriptions.warnings(results[0]))
     print(f"Figures: {call.folder}")
 
@@ -136,7 +148,7 @@ def _compared(results: list[Result], step_s: float | None) -> tuple[list[Row], d
     """Return the rows of fluids and packets, and a figure for each law."""
     from forebay.fluid import packets
 
-    comparisons = packets.beside(results, step_s)
+    comparisons = packets.comparisons(results, step_s)
     rows = [row for comparison in comparisons for row in comparison.rows()]
     ordered = sorted(comparisons, key=lambda comparison: comparison.law)
     groups = groupby(ordered, key=lambda comparison: comparison.law)
@@ -149,13 +161,13 @@ def _alone(result: Result) -> tuple[list[Row], dict[str, Plot]]:
 
     traces = Traces(result)
     laws = sorted({trace.law for trace in traces})
-    return traces.rows(), {law: traces.plot(law) for law in laws}
+    return traces.rows(), {law: traces.plot(law=law) for law in laws}
 
 
 def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:
-    """Return what each traffic gets of the bottleneck in a row of the table, by their labels.
+    """Return the metrics of each traffic in a row of the table, by the traffic's label.
 
-    Metrics are means over the seeds; nothing is returned where there is one traffic alone.
+    They are means over the seeds; the table is empty where the bottleneck has a single traffic.
     """
     from forebay._base import quantities
     from forebay._base.metrics import TRAFFIC_METRICS
@@ -179,7 +191,9 @@ def _print(rows: list[Row]) -> None:
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]
     headings = [Column.from_heading(HEADS[name]) for name in names]
-    columns = [replace(it, left=name in keys) for name, it in zip(names, headings, strict=True)]
+    columns = [
+        replace(heading, left=name in keys) for name, heading in zip(names, headings, strict=True)
+    ]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
     options.print_table(columns, cells, keys=len(keys))
 

@@ -1,11 +1,13 @@
-"""`forebay identify`: what a queue's samples say about its link, its flows and its loop."""
+"""`forebay identify`: estimates of a link, its flows and its loop from samples of a queue."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError, quantity
 from forebay.cli import options
@@ -15,10 +17,14 @@ from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
     from forebay._base.publication import Content
-    from forebay.control.queue_estimate import Identified, IdentifiedResponse
+    from forebay.control.queue_estimate import (
+        Identified,
+        IdentifiedResponse,
+        IntervalEstimate,
+    )
     from forebay.control.queue_records import QueueRecord
 
-#: Most queues that are shown in full.
+#: Largest number of queues that are shown.
 MOST = 50
 
 
@@ -35,30 +41,41 @@ def identify(
     interval: str | None = None,
     output: OutputOptions,
 ) -> None:
-    """Identify flows, round trip, rate, loss and loop gain from samples of a queue.
+    """Estimate flows, RTT, rate and loop gain from queue samples.
 
-    Every number has an interval of 95 %; what the samples do not say is not guessed.
+    Every estimate has a 95 % confidence interval; a quantity that the samples do not determine is
+    reported as not identified.
 
-    trace TRACE: Results of a run or a link, a .parquet with samples, JSON lines of
-        `tc -s -j qdisc`, or scrapes of Prometheus text.
-    rtt: Propagation both ways, if it is known, such as 40ms; found if it is left out.
-    tcp: Sender of the flows, whose windows tell how many there are: reno, linux-reno, cubic, dctcp
-        or prague.
-    only TEXT: Only queues with this in their name.
-    from_: Leave out what is before; a sixth if it is left out.
-    to: Leave out what is after.
-    interval: Between samples of a log without times, such as 100ms.
-    out: Folder for identified.toml and the loop's picture; nowhere if it is left out.
+    Parameters
+    ----------
+    trace : TRACE
+        Result of a run or a link, a .parquet file with samples, JSON lines of `tc -s -j qdisc`, or
+        scrapes of Prometheus text.
+    rtt : RTT
+        Two-way propagation delay, such as 40ms, if it is known; estimated without it.
+    tcp : NAME
+        Congestion control of the flows, which determines their windows: reno, linux-reno, cubic,
+        dctcp or prague.
+    only : TEXT
+        Use only queues whose name contains this.
+    from_ : TIME
+        Use samples from this time on; from a sixth of the record without it.
+    to : TIME
+        Use samples up to this time.
+    interval : TIME
+        Time between the samples of a log without times, such as 100ms.
+    out : DIR
+        Folder of identified.toml and the figure of the loop; nothing is written without it.
     """
     from forebay.control import queue_estimate as estimate
 
     call = Invocation.begun(output, None)
     rtt_s = _seconds("--rtt", rtt)
     if rtt_s == 0:
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: more than zero')
+        raise ParameterError("rtt", rtt, "a time above zero")
     cut = from_s, to_s = _seconds("--from", from_), _seconds("--to", to)
     if from_s is not None and to_s is not None and from_s >= to_s:
-        raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
+        raise ScenarioError(f'--to: "{to}" is not later than --from "{from_}"')
     queues = _queues(trace, _seconds("--interval", interval), only or "")
     identified: list[tuple[Identified, IdentifiedResponse | None]] = []
     for queue in queues[:MOST]:
@@ -67,12 +84,12 @@ def identify(
         loop = estimate.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         identified.append((numbers, loop))
         if call.as_json:
-            print_json(numbers.as_json() | {"loop": _loop(loop)})
+            print_json(numbers.to_dict() | {"loop": _loop(loop)})
     if not call.as_json:
         for numbers, loop in identified:
             _show(numbers, loop)
         if len(queues) > MOST:
-            print(f"{len(queues) - MOST} more queues are left out: choose with --only")
+            print(f"{len(queues) - MOST} more queues are left out; choose with --only")
     if call.folder is not None:
         _write(identified, call.folder, show=not call.as_json)
 
@@ -82,8 +99,10 @@ def _seconds(key: str, text: str | None) -> float | None:
 
 
 def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecord]:
-    """Return the queues of a file with `name` in theirs, without those that only count what others
-    count, such as mq's, which are named on standard error; they remain where there are no others.
+    """Return the queues of a file whose names contain `name`.
+
+    A queue that only sums up other queues, such as mq's, is left out with a line on standard error,
+    unless there are no other queues.
     """
     from forebay.control import queue_records
 
@@ -91,13 +110,13 @@ def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecor
         queue for queue in queue_records.read_records(trace, interval_s) if name in queue.name
     ]
     if not queues:
-        raise ScenarioError(f'--only: found no queue with "{name}", allowed: part of a name')
+        raise ScenarioError(f'--only: no queue has "{name}" in its name')
     sums = [queue for queue in queues if queue.children]
     if len(sums) == len(queues):
         return queues
     print_errors(
-        f"{queue.name} is left out: it counts what the {queue.children} queues under it count; "
-        "--only chooses it"
+        f"{queue.name} is left out, because it sums up the {queue.children} queues below it; "
+        "choose it with --only"
         for queue in sums
     )
     return [queue for queue in queues if not queue.children]
@@ -120,7 +139,7 @@ def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:
 def _write(
     identified: list[tuple[Identified, IdentifiedResponse | None]], out: Path, *, show: bool
 ) -> None:
-    """Write a file of the link, and the picture of the loop, for each queue."""
+    """Write the link's file and the figure of the loop for each queue."""
     from forebay._base.publication import publish
     from forebay.control import queue_estimate as estimate
     from forebay.report import loops
@@ -135,47 +154,77 @@ def _write(
             print(f"{numbers.name.rstrip(':')}: {written}")
 
 
-#: Rows of the table: words, key, scale and unit.
+#: Rows of the table: name, key, scale and unit.
 ROWS = [
     ("rate C", "rate_bps", 1e-6, "Mbit/s"),
     ("queue", "queue_pkts", 1.0, "packets"),
-    ("lost", "loss", 100.0, "%"),
-    ("lost or marked p", "signals", 100.0, "%"),
-    ("round trip R", "rtt_s", 1e3, "ms"),
-    ("  without queue", "propagation_s", 1e3, "ms"),
+    ("dropped", "loss", 100.0, "%"),
+    ("dropped or marked p", "signals", 100.0, "%"),
+    ("RTT with queue R", "rtt_s", 1e3, "ms"),
+    ("RTT without queue", "propagation_s", 1e3, "ms"),
     ("window W", "window_pkts", 1.0, "packets"),
     ("flows N", "flows", 1.0, ""),
+]
+#: The estimates of the first line: name, key, scale and unit.
+ANSWER = [
+    ("rate", "rate_bps", 1e-6, " Mbit/s"),
+    ("flows", "flows", 1.0, ""),
+    ("RTT without queue", "propagation_s", 1e3, " ms"),
 ]
 
 
 def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
-    """Print what was identified with its intervals, and why the rest was not."""
+    """Print the main estimates, the table with confidence intervals, and warnings."""
     from rich.table import Table
 
-    table = Table(title=numbers.name, title_justify="left", box=None)
-    for title in ("", "", "95 %"):
+    from forebay.report.designs import print_item
+
+    answers = []
+    for name, key, scale, unit in ANSWER:
+        number = getattr(numbers, key)
+        value, low, high = _figures(number, scale) if number.known else ("", "", "")
+        answers.append(
+            f"{name} {value}{unit}{'' if low == high else f' ({low} to {high})'}"
+            if value
+            else f"{name} not identified"
+        )
+    console = options.console(80)
+    print_item(console, f"{numbers.name.rstrip(':')}: {', '.join(answers)}.")
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("", "estimate", "95 % confidence"):
         table.add_column(title, justify="right" if title else "left")
-    for words, key, scale, unit in ROWS:
+    for name, key, scale, unit in ROWS:
         number = getattr(numbers, key)
         if not number.known:
-            table.add_row(words, "not identified", "")
+            table.add_row(name, "not identified", "")
             continue
-        value, low, high = (
-            in_figures(scale * bound, 4) for bound in (number.value, number.low, number.high)
-        )
-        table.add_row(words, f"{value} {unit}".strip(), f"{low} .. {high}")
-    console = options.console(80)
+        value, low, high = _figures(number, scale)
+        interval = "given" if low == high else f"{low} to {high}"
+        table.add_row(name, f"{value} {unit}".strip(), interval)
+    if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
+        table.add_row("crossover frequency", f"{loop.crossover_rad_s:.3g} rad/s", "")
+        table.add_row("phase margin", f"{loop.phase_margin_deg:.0f}°", "")
     console.print(table)
+    console.print()
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
-            console.print(f"  not identified: {why}", markup=False)
+            print_item(console, f"warning: not identified: {why}")
     for remark in numbers.remarks:
-        console.print(f"  {remark}", markup=False)
-    console.print(f"  assumed: {numbers.assumed}", markup=False)
-    if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
-        console.print(
-            f"  loop: |L| = 1 at {loop.crossover_rad_s:.3g} rad/s, phase margin "
-            f"{loop.phase_margin_deg:.0f}°, from {len(loop.omega_rad_s)} bands of frequency",
-            markup=False,
-        )
+        print_item(console, f"warning: {remark}")
+    print_item(console, f"assumption: {numbers.assumed}")
     console.print()
+
+
+def _figures(number: IntervalEstimate, scale: float) -> tuple[str, str, str]:
+    """Return a value and the ends of its interval, in the figures that the interval supports."""
+    from forebay._base.metrics import with_interval
+
+    half_width = scale * (number.high - number.low) / 2
+    if not 0 < half_width < math.inf:
+        bounds = (number.value, number.low, number.high)
+        value, low, high = (in_figures(scale * bound, 3) for bound in bounds)
+        return value, low, high
+    value = with_interval(scale * number.value, half_width).partition(" ±")[0]
+    decimals = len(value.partition(".")[2])
+    return value, f"{scale * number.low:.{decimals}f}", f"{scale * number.high:.{decimals}f}"

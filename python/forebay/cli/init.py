@@ -18,14 +18,21 @@ from forebay.cli.options import Laws
 
 @dataclass(frozen=True, kw_only=True)
 class LineOptions:
-    """A line to a home.
+    """The access line of a home.
 
-    line: A line to a home, such as ethernet, docsis, vdsl2-pppoe or adsl-pppoa, with --down and
-        --up: a scenario of both directions, and the commands for a router.
-    down RATE: Rate of the line towards the home, its framing included.
-    up RATE: Rate of the line from the home, its framing included.
-    direction: Direction of the line that is under test, down or up.
-    device NAME: The router's device towards the line, in the printed commands.
+    Attributes
+    ----------
+    line : KIND
+        Access line of a home, such as ethernet, docsis, vdsl2-pppoe or adsl-pppoa, with --down and
+        --up; this writes a scenario of both directions and prints the commands for a router.
+    down : RATE
+        Rate of the line towards the home, framing included.
+    up : RATE
+        Rate of the line from the home, framing included.
+    direction : WAY
+        Direction that the scenario tests, down or up.
+    device : NAME
+        The router's network device towards the line, for the printed commands.
     """
 
     line: str | None = None
@@ -51,16 +58,25 @@ def init(
 ) -> None:
     """Write a commented scenario to start from.
 
-    file [FILE]: File to write; - prints it.
-    rate: Rate of the link; 20Mbit/s if it is left out.
-    rtt TIME: Round-trip time without a queue, a range 10ms..100ms, or several with commas between
-        them, which the flows take in turn; 40ms and 80ms if it is left out.
-    flows: Number of long downloads; 20 if it is left out.
-    buffer SIZE: Buffer size, such as 200p or 64kB; a bandwidth-delay product if it is left out.
-    law: A law of `forebay laws`; pi, codel and droptail if none is named.
-    tc LINE: What a router has, as `tc qdisc` and `tc class` take or show it: its law, queue and
-        rate.
-    force: Replace a file that is there.
+    Parameters
+    ----------
+    file : [FILE]
+        File to write; - prints it.
+    rate : RATE
+        Rate of the link; 20Mbit/s without it.
+    rtt : TIME
+        Round-trip time without queuing, such as 40ms; a range, such as 10ms..100ms; or several with
+        commas, which the flows take in turn; 40ms and 80ms without it.
+    flows : N
+        Number of long downloads; 20 without it.
+    buffer : SIZE
+        Buffer size, such as 200p or 64kB; the bandwidth-delay product without it.
+    law : LAW
+        A law of `forebay laws`; pi, codel and droptail without it.
+    tc : LINE
+        A router's law, queue and rate, as `tc qdisc` and `tc class` take or print them.
+    force
+        Replace an existing file.
     """
     from forebay.experiment import experiment
     from forebay.guide import starter
@@ -77,7 +93,7 @@ def init(
     else:
         lines = "\n".join(tc) if tc else None
         draft = starter.scenario(name, rate, rtt, flows, buffer, law, tc=lines)
-    # What is written runs: whatever is wrong with an option is said before.
+    # The scenario is read once, so that an error in an option is reported before it is written.
     try:
         experiment.read(draft.text)
     except ScenarioError as error:
@@ -94,10 +110,10 @@ def _write(file: Path, text: str, *, force: bool) -> None:
     from forebay._base import publication
 
     if file.exists() and not file.is_dir() and not force:
-        raise ScenarioError(f"{file}: it exists; --force replaces it")
+        raise ScenarioError(f"{file} already exists; overwrite it with --force")
     publication.check_file(file, "FILE")
     file.write_text(text, encoding="utf-8")
-    print(f"Wrote {file}. Run it:  forebay run {file}")
+    print(f"Wrote {file}. To run it: forebay run {file}")
 
 
 def _check(
@@ -107,10 +123,10 @@ def _check(
     for option, value in (without_line if line is not None else with_line).items():
         if value and line is not None:
             raise ScenarioError(
-                f"{option}: it does not go with --line; --down and --up are its rates"
+                f"{option} cannot be combined with --line; give the rates with --down and --up"
             )
         if value:
-            raise ScenarioError(f"{option}: it goes with --line, such as --line vdsl2-pppoe")
+            raise ScenarioError(f"{option} requires --line, such as --line vdsl2-pppoe")
 
 
 #: The option that writes a key of the scenario.
@@ -123,8 +139,20 @@ OPTIONS = {
 
 
 def _of_option(error: str, words: Mapping[str, str]) -> str:
-    """Return an error of the scenario, which nobody has seen yet, as one of the option that is
-    wrong, or of the word of tc."""
+    """Return an error of the unwritten scenario with the option, or the word of tc, at fault.
+
+    Parameters
+    ----------
+    error : str
+        The error's line.
+    words : mapping
+        Words of tc by the key of the scenario that they set.
+
+    Returns
+    -------
+    str
+        The line.
+    """
     place = re.match(r"scenario:\d+: ([\w.]+): ", error)
     if place is None:
         return error

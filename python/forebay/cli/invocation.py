@@ -1,6 +1,6 @@
-"""One call of a command: where it writes, what an interruption leaves, and how it ends.
+"""One call of a command: its output folder, its exit status, and its reaction to Ctrl-C.
 
-Each command says what it makes; what every command does besides stands here once.
+Commands share this life cycle, and add the results that they compute.
 """
 
 from __future__ import annotations
@@ -37,12 +37,25 @@ RESULTS = Path("results")
 
 
 def command_line() -> str:
-    """Return the command as it was called."""
+    """Return the command line of this process, such as "forebay run my-link.toml"."""
     return shlex.join(["forebay", *sys.argv[1:]])
 
 
 def repeating(name: str, *words: str, **options: object) -> str:
-    """Return a command line: lists are options that are given several times, None is left out."""
+    """Return a command line that repeats a command.
+
+    Parameters
+    ----------
+    name, *words : str
+        The command and its arguments.
+    **options
+        Its options: a list is an option that is given several times, None one that is not given.
+
+    Returns
+    -------
+    str
+        The line, quoted for a shell.
+    """
     line = ["forebay", name, *words]
     for option, value in options.items():
         for text in value if isinstance(value, list | tuple) else [value]:
@@ -52,7 +65,7 @@ def repeating(name: str, *words: str, **options: object) -> str:
 
 
 def result_name(file: Path) -> str:
-    """Return the name of a result whose scenario is this file or experiment."""
+    """Return the name of the result of a scenario file or an experiment."""
     from forebay.experiment import experiment
     from forebay.scenario import names
 
@@ -66,28 +79,28 @@ def print_errors(lines: Iterable[object]) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as one line of JSON, at once."""
+    """Print a value as one line of JSON, without buffering."""
     print(json.dumps(value), flush=True)
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """A command's output, checked before any time is spent.
+    """A command's output, checked before any run.
 
     Attributes
     ----------
     folder : Path or None
-        Where it writes; None if nothing is to be written.
+        Output folder; None if the command writes no files there.
     as_json : bool
-        Standard output is for programs: no table, no sentence.
+        True if standard output is JSON only.
     opens : bool
-        The page is to be opened in the browser.
+        True to open the page in the browser.
     command : str
-        The line that repeats the command.
+        Command line that repeats the command.
     page : Path or None
-        The file for a page in Markdown.
+        File for a page in Markdown.
     digest : str
-        Digest of what the result depends on, for `publication.claim`; empty without a folder.
+        Digest of the inputs of the result, for `publication.claim`; empty without a folder.
     """
 
     folder: Path | None
@@ -108,10 +121,34 @@ class Invocation:
         digest: Callable[[], str] = str,
         **claim: Any,
     ) -> Invocation:
-        """Choose `results/DEFAULT` where neither a folder nor JSON is asked for; nowhere if None.
+        """Check a command's output and choose its folder.
 
-        With a `command`, a folder that has the result of something else is refused: see
-        `publication.claim`, which gets what `digest` returns, and `claim`. Raises `ParameterError`.
+        Parameters
+        ----------
+        output : OutputOptions
+            The options of the output.
+        default : str or None
+            Name of the folder in `results` where neither a folder nor JSON is asked for; None for
+            no folder.
+        command : str
+            Command line that repeats the command. With it, a folder that has the result of another
+            command is refused (`publication.claim`).
+        page : Path, optional
+            File for a page in Markdown.
+        digest : callable
+            Returns the digest of the inputs of the result.
+        **claim
+            More arguments of `publication.claim`.
+
+        Returns
+        -------
+        Invocation
+            The checked output.
+
+        Raises
+        ------
+        ParameterError
+            If a folder or a file cannot be written, or has the result of another command.
         """
         from forebay._base import publication
         from forebay.report import style
@@ -125,7 +162,7 @@ class Invocation:
         replaces = isinstance(output, ReportOptions) and output.force
         opens = isinstance(output, ReportOptions) and output.open_
         if folder is not None:
-            # Results are written also where nobody reads on.
+            # Results are written even if the reader of standard output has gone.
             outlive_reader()
             publication.check_folder(folder)
             if command:
@@ -134,7 +171,7 @@ class Invocation:
         return cls(folder, output.as_json, opens, command, page, result_digest)
 
     def store(self, runs: StoreOptions) -> Store | None:
-        """Return the store of runs; without a folder none that nobody has asked for."""
+        """Return the store of runs; None without an output folder, unless one is asked for."""
         from forebay.experiment import store_choice as choice
 
         return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
@@ -147,21 +184,20 @@ class Invocation:
         samples: bool = True,
         meanwhile: Callable[[], None] | None = None,
     ) -> list[Execution]:
-        """Execute some experiments, with the store and a progress bar, and print which runs failed.
+        """Execute experiments with a progress bar, and report the runs that failed.
 
         Parameters
         ----------
         experiments : sequence of Experiment
-            What to run.
+            The experiments.
         making : RunOptions
             Threads and store.
         samples : bool, optional
             False to keep only the metrics of each run.
         meanwhile : callable, optional
-            Called once while runs are under way. They have threads of their own and leave Python
-            idle, so that this is the time to load what is needed afterwards. It is called in this
-            thread: where two threads import the same modules and one of them is interrupted, the
-            other fails or waits for ever.
+            Called once, in this thread, while runs are under way. Runs have threads of their own
+            and leave Python idle, so that modules can be loaded in the meantime. (Two threads that
+            import the same modules would not survive an interruption.)
 
         Returns
         -------
@@ -177,7 +213,7 @@ class Invocation:
 
             def watch(now: progress.Progress) -> None:
                 show(now)
-                if waiting and now.ended < now.runs:
+                if waiting and now.ended_runs < now.runs:
                     waiting.pop()()
 
             executions = sorted(
@@ -192,59 +228,83 @@ class Invocation:
         return [executed for _, executed in executions]
 
     @contextmanager
-    def drawing(self, kept: str, what: str = "") -> Iterator[None]:
-        """Show `what` while pages and figures are drawn; an interruption says what is kept."""
+    def drawing(self, remains: str, task: str = "") -> Iterator[None]:
+        """Return a context in which pages and figures are drawn.
+
+        Parameters
+        ----------
+        remains : str
+            Line on the finished files, printed after an interruption.
+        task : str
+            Task that the terminal shows; nothing if empty.
+        """
         from contextlib import nullcontext
 
         from forebay._base import progress
 
         try:
-            with progress.status(what) if what else nullcontext():
+            with progress.status(task) if task else nullcontext():
                 yield
         except KeyboardInterrupt:
-            print(f"interrupted while drawing: {kept}", file=sys.stderr)
+            print(f"interrupted while drawing; {remains}", file=sys.stderr)
             raise typer.Exit(signals.status()) from None
 
     def publish(self, contents: Mapping[str, Content]) -> list[Path]:
-        """Write files to the folder, if there is one, and return them."""
+        """Write files to the folder and return their paths; do nothing without a folder."""
         from forebay._base.publication import publish
 
         return publish(self.folder, contents) if self.folder is not None else []
 
     def publish_page(self, text: Callable[[], str]) -> None:
-        """Write the page in Markdown, if that was asked for."""
+        """Write the page in Markdown, if one was asked for."""
         from forebay._base.publication import publish_file
 
         if self.page is not None:
             publish_file(self.page, text())
 
-    def tell(self, what: str, where: Path) -> None:
-        """Print where a page is."""
+    def tell(self, name: str, path: Path) -> None:
+        """Print the path of a page, such as "Report: results/my-link/report.html"."""
         if not self.as_json:
-            print(f"{what}: {where}")
+            print(f"{name}: {path}")
 
     def show(self, page: Path) -> None:
-        """Open a page, if that was asked for."""
+        """Open a page in the browser, if that was asked for."""
         if self.opens:
             open_page(page)
 
 
 def stopped(
-    made: int,
-    wanted: int,
+    finished: int,
+    total: int,
     *,
     interrupted: bool,
     reported: bool,
     by_input: bool = False,
-    what: str = "run",
+    noun: str = "run",
 ) -> typer.Exit:
-    """Print how many runs had finished when a command was stopped, and return its exit.
+    """Report how many runs had finished when a command was stopped.
 
-    by_input: True if the input stopped it, such as a law in Python that failed.
+    Parameters
+    ----------
+    finished, total : int
+        Number of runs that had finished, and of all.
+    interrupted : bool
+        True if the user stopped the command.
+    reported : bool
+        True if the finished runs are in the report.
+    by_input : bool
+        True if the input stopped the command, such as a law in Python that failed.
+    noun : str
+        Name of a run, such as "real run".
+
+    Returns
+    -------
+    typer.Exit
+        The exit with its status, to be raised.
     """
     print(
-        f"{'interrupted' if interrupted else 'stopped'}: {made} of {wanted} "
-        f"{what}{'' if wanted == 1 else 's'} had finished"
+        f"{'interrupted' if interrupted else 'stopped'}: {finished} of {total} "
+        f"{noun}{'' if total == 1 else 's'} had finished"
         f"{' and are reported' if reported else ''}",
         file=sys.stderr,
     )

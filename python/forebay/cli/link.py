@@ -1,4 +1,4 @@
-"""`forebay link`: a command behind a bottleneck, without root."""
+"""`forebay link`: a command behind an emulated bottleneck, without root."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from forebay._native import LinkOptionInfo, LinkOutcome, LinkReady, LinkSettings
     from forebay.linux import Outcome
 
-#: Where help shows each group of options.
+#: Heading of each group of options in the help.
 PANELS = {"link": None, "up": "Client to server, where it differs", "run": "Run"}
 AQM = "aqm"
 KINDS = {"flag": bool, "integer": int, "text": str, "table": list[str]}
 
 
 def _parameter(option: LinkOptionInfo) -> inspect.Parameter:
-    """Return an option of the command, as it is declared in Rust."""
+    """Return a parameter of the command for an option that is declared in Rust."""
     kind: Any = KINDS[option["type"]]
     default = option["default"]
     flag = option["name"].replace("_", "-")
-    # The other commands call a law --law.
+    # Other commands call this option --law.
     both = [f"--{flag}", f"--{flag.replace(AQM, 'law')}"] if flag.startswith(AQM) else []
-    shown = typer.Option(
+    declared = typer.Option(
         *both,
         help=" ".join(option["doc"].split()),
         metavar=None if option["type"] == "flag" else option["placeholder"],
@@ -49,42 +49,50 @@ def _parameter(option: LinkOptionInfo) -> inspect.Parameter:
         option["name"],
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind if default is not None else kind | None, shown],
+        annotation=Annotated[kind if default is not None else kind | None, declared],
     )
 
 
 def _with_link_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return `command` with the options of a link in place of its `**options`."""
     called = with_options(command)
-    first, *others = inspect.signature(called).parameters.values()
+    command_words, *own = inspect.signature(called).parameters.values()
     # The link and its law come first.
     declared = sorted(_native.link_options(), key=lambda option: option["group"] == "run")
     options = [_parameter(option) for option in declared]
-    for parameter in others:
+    for parameter in own:
         get_args(parameter.annotation)[1].rich_help_panel = PANELS["run"]
-    called.__signature__ = inspect.Signature([first, *options, *others])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature([command_words, *options, *own])  # type: ignore[attr-defined]
     return called
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkOutput:
-    """Output of a run on a link.
+    """The output of a run on a link.
 
-    out DIR: Folder for the report, samples and metrics.
-    watch: Show the queue while traffic runs, and change the link with keys; what COMMAND and
-        server write is shown after. Without a terminal, a line a second.
-    metrics ADDRESS:PORT: Serve metrics for Prometheus, on the loopback device if only a port is
-        given.
-    control PATH: Take changes over a Unix socket there, as `forebay studio --link` makes them.
-    pcap DIR: Write client.pcapng and server.pcapng there, with drops and marks as comments.
-    flent DIR: Write each direction there as a data file of flent, NAME.flent.gz.
-    quiet: Print only errors and void runs.
+    Attributes
+    ----------
+    out : DIR
+        Folder of the report, the samples and the metrics.
+    watch
+        Show the queue while traffic runs, and change the link with keys; the output of COMMAND and
+        the server follows at the end. Without a terminal, print one line per second.
+    metrics : ADDRESS:PORT
+        Serve metrics for Prometheus; on the loopback device if only a port is given.
+    control : PATH
+        Accept changes on this Unix socket, such as those of `forebay studio --link`.
+    pcap : DIR
+        Write client.pcapng and server.pcapng to this folder, with drops and marks as comments.
+    flent : DIR
+        Write each direction to this folder as a data file of flent.
+    quiet
+        Print only errors and void runs.
     """
 
     out: Path | None = None
     no_report: NoReport = False
     open_: OpenPage = False
-    watch: Annotated[bool, typer.Option()] = False
+    watch: bool = False
     metrics: str | None = None
     control: Path | None = None
     pcap: Path | None = None
@@ -92,7 +100,7 @@ class LinkOutput:
     quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
 
     def check(self) -> None:
-        """Refuse folders that cannot be written to."""
+        """Raise `ParameterError` for a folder that cannot be written to."""
         from forebay._base import publication
 
         for name, folder in {"out": self.out, "flent": self.flent, "pcap": self.pcap}.items():
@@ -102,7 +110,7 @@ class LinkOutput:
             self.pcap.mkdir(parents=True, exist_ok=True)
 
     def say(self, line: str) -> None:
-        """Print a line, unless only errors are to be printed."""
+        """Print a line, unless the output is quiet."""
         if not self.quiet:
             _say(line)
 
@@ -116,10 +124,16 @@ def link(
     output: LinkOutput,
     **options: object,
 ) -> None:
-    """Run COMMAND behind a bottleneck, without root, and report on the queue.
+    """Run a command behind an emulated bottleneck, without root.
 
-    command -- COMMAND…: Program to run; a shell if it is left out.
-    server COMMAND: A line for the shell, to run at the far end. COMMAND starts when it listens.
+    It reports on the queue when the command ends, and exits with the command's status.
+
+    Parameters
+    ----------
+    command : -- COMMAND...
+        Program to run and its arguments; a shell without it.
+    server : COMMAND
+        Shell command to run at the far end; COMMAND starts when it listens.
     """
     from forebay.linux.link_settings import OPTIONS, designed
 
@@ -131,12 +145,12 @@ def link(
         output.say(line)
     output.check()
     words = command or [os.environ.get("SHELL") or "/bin/sh"]
-    # The live view takes the terminal; what the programs write waits in a file.
+    # The live view uses the terminal; the output of the programs waits in a file.
     if output.watch and sys.stdin.isatty() and sys.stdout.isatty():
         if not command:
             raise _native.ScenarioError(
-                "link: watch: found no COMMAND, allowed: with one, -- COMMAND…; the view has the "
-                "terminal, which leaves none for a shell"
+                "--watch requires a COMMAND, because a shell cannot share the terminal with the "
+                "view; give -- COMMAND..."
             )
         with tempfile.TemporaryFile() as shown_later:
             observed = _observed(
@@ -165,7 +179,10 @@ def _observed(
     output: LinkOutput,
     programs_to: str | None,
 ) -> LinkOutcome:
-    """Run the link; this process becomes the emulator: it has one thread until numpy is loaded."""
+    """Run the link in this process, which must have one thread: numpy is not loaded yet.
+
+    Raises `typer.Exit` where the machine allows no link.
+    """
 
     def up(ready: LinkReady) -> None:
         output.say(_addresses(ready.environment))
@@ -205,7 +222,7 @@ def _write(outcome: Outcome, output: LinkOutput) -> None:
     try:
         outcome.write(output.out, report=not output.no_report)
     except KeyboardInterrupt:
-        print("interrupted: no report is left", file=sys.stderr)
+        print("interrupted; no report was written", file=sys.stderr)
         raise typer.Exit(signals.status()) from None
     page = output.out / result_files.REPORT
     output.say(str(output.out if output.no_report else page))
@@ -214,7 +231,7 @@ def _write(outcome: Outcome, output: LinkOutput) -> None:
 
 
 def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
-    """Print how a run went; exit where its program was not started."""
+    """Print the result of a run; raise `typer.Exit` if its program did not start."""
     from forebay.linux import link_process
 
     observed = outcome.observed
@@ -223,15 +240,15 @@ def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
         print(line, file=sys.stderr)
         raise typer.Exit(status)
     if observed.server_status:
-        _say(f"the server ended with status {observed.server_status}")
+        _say(f"the server exited with status {observed.server_status}")
     for reason in outcome.void:
-        _say(f"VOID: {reason}")
+        _say(f"run void: {reason}")
     for line in () if quiet else outcome.summary(out):
         _say(line)
 
 
 def _say(line: str) -> None:
-    # The programs write to the same terminal: a line is not held back.
+    # The programs write to the same terminal, so that lines must not be delayed.
     print(f"forebay link: {line}", file=sys.stderr, flush=True)
 
 

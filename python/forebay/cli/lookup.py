@@ -1,5 +1,4 @@
-"""`forebay laws`, `queues`, `explain`, `experiments`, `cite` and `schema`: what there is, and what
-it means."""
+"""`forebay laws`, `queues`, `explain`, `experiments`, `cite` and `schema`: look up names."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ import typer
 
 from forebay import _native
 from forebay._base import registries
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
-from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.options import console, offered, print_table
 
@@ -32,34 +31,42 @@ Key = Annotated[str, typer.Argument(autocompletion=offered("forebay.guide.explai
 Sources = Annotated[
     list[str] | None, typer.Argument(autocompletion=offered("forebay.guide.cite:citable"))
 ]
-#: Entries that `forebay explain` shows in full; more stand in a table.
+#: Largest number of entries that `forebay explain` shows in full; more are listed in a table.
 IN_FULL = 3
 
 
 @with_options
 def laws(name: LawNames = None, /, *, as_json: bool = False) -> None:
-    """List the laws, a line each; those that are named with parameters, defaults and ranges.
+    """List the laws, or show the parameters of some.
 
-    name [NAME]...: These laws, whole; all of them with --json if none is named.
-    as_json: Print JSON instead of tables.
+    Parameters
+    ----------
+    name : [NAME]...
+        Show the parameters of these laws, with defaults and ranges; --json shows those of all laws
+        without it.
+    as_json
+        Print JSON instead of tables.
     """
     _list(registries.laws(), name, as_json, "laws", _law_example)
 
 
 @with_options
 def queues(name: QueueNames = None, /, *, as_json: bool = False) -> None:
-    """List the queue disciplines, which hold laws, a line each; those that are named with their
-    parameters.
+    """List the queue disciplines, or show the parameters of some.
 
-    name [NAME]...: These queues, whole; all of them with --json if none is named.
-    as_json: Print JSON instead of tables.
+    Parameters
+    ----------
+    name : [NAME]...
+        Show the parameters of these queues; --json shows those of all queues without it.
+    as_json
+        Print JSON instead of tables.
     """
     example = "forebay run FILE --law pi --set law.pi.queue={}".format
     _list(registries.queues(), name, as_json, "queues", lambda queue: example(queue["name"]))
 
 
 def _law_example(law: RegistryEntry) -> str:
-    """Return a command that runs a law, with a parameter of its own at its default."""
+    """Return a command that runs a law and sets its first parameter to the default."""
     first = next((param for param in law["params"] if param["default"] is not None), None)
     own = f" --set law.{law['name']}.{first['name']}={first['default_text']}" if first else ""
     return f"forebay run FILE --law {law['name']}{own}"
@@ -72,12 +79,25 @@ def _list(
     command: str,
     example: Callable[[RegistryEntry], str],
 ) -> None:
-    """Print entries of a registry: all of them a line each, or some of them whole."""
+    """Print the titles of all entries of a registry, or the parameters of some.
+
+    Parameters
+    ----------
+    registry : mapping
+        Laws or queues by name.
+    names : sequence of str or None
+        Entries whose parameters are shown.
+    as_json : bool
+        True to print JSON.
+    command : str
+        Name of the command, for a hint.
+    example : callable
+        Returns a command that uses an entry.
+    """
     for name in names or ():
         if name not in registry:
-            raise ScenarioError(
-                f'NAME: found "{name}", allowed: {", ".join(registry)}{hint(name, list(registry))}'
-            )
+            near = hint(name, list(registry)).strip()
+            raise ParameterError("NAME", name, ", ".join(registry), reason=near)
     entries = [entry for name, entry in registry.items() if not names or name in names]
     if as_json:
         keys = ["name", "unit", "default", "min", "max", "doc"]
@@ -93,13 +113,13 @@ def _list(
 
         columns = [Column("name", left=True), Column("what it is", sentence=True)]
         screen = print_table(columns, [[entry["name"], entry["title"]] for entry in entries])
-        screen.print(f"forebay {command} NAME shows one whole", style="dim")
+        screen.print(f"forebay {command} NAME shows its parameters", style="dim")
 
 
 def _show(
     screen: Console, entries: Sequence[RegistryEntry], example: Callable[[RegistryEntry], str]
 ) -> None:
-    """Print one table per entry, with meaning and range of each parameter, and a command to try."""
+    """Print a table of parameters for each entry, and a command that uses the first."""
     from rich.text import Text
 
     from forebay._base import quantities, terminal_table
@@ -121,12 +141,12 @@ def _show(
         if rows:
             terminal_table.show(screen, columns, [RowGroup(rows)])
         else:
-            screen.print("no parameters\n")
+            screen.print("It has no parameters.\n")
     screen.print(Text.assemble("Try it:  ", (example(entries[0]), "bold")), soft_wrap=True)
 
 
 def _default(param: ParamInfo) -> str:
-    """Return the default as in a scenario, without the quotes: "200p", "6.25ms"."""
+    """Return a parameter's default as a scenario has it, without quotes: "200p", "6.25ms"."""
     if param["default"] is None:
         return "required"
     if isinstance(param["default"], float) and not param["unit"]:
@@ -136,9 +156,12 @@ def _default(param: ParamInfo) -> str:
 
 @with_options
 def explain(key: Key, /) -> None:
-    """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place.
+    """Explain a key, a parameter, an option, a law or a metric.
 
-    key KEY: Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.
+    Parameters
+    ----------
+    key : NAME
+        Name to explain, such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.
     """
     from rich.table import Table
     from rich.text import Text
@@ -158,16 +181,16 @@ def explain(key: Key, /) -> None:
         ]
         print_table(columns, rows, width=80)
         example = f"forebay explain {entries[0].path}"
-        screen.print(Text.assemble("One of them:  ", (example, "bold")))
+        screen.print(Text.assemble("To show one of them:  ", (example, "bold")))
         return
     for entry in entries:
         screen.print(Text.assemble((entry.path, "bold cyan"), "  ", (entry.where, "dim")))
         screen.print(Text(entry.meaning))
-        more = [("example", entry.example)] if entry.example else []
-        for head, text in (*entry.facts, *more, ("more", entry.page)):
+        examples = [("example", entry.example)] if entry.example else []
+        for head, text in (*entry.facts, *examples, ("see", entry.page)):
             label = Text(f"  {head:<9}", style="dim")
             if head == "example":
-                # It is to be copied, and stands on one line.
+                # A line to be copied is not broken.
                 screen.print(Text.assemble(label, " ", text), soft_wrap=True)
                 continue
             line = Table.grid(padding=(0, 1))
@@ -178,11 +201,15 @@ def explain(key: Key, /) -> None:
 
 @with_options
 def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
-    """List the experiments that can be run by name, or print one.
+    """List the scenarios that come with Forebay, or print one.
 
-    name [NAME]: A folder, such as pi-pd, lists its experiments; an experiment, such as pi-pd/load,
-        is printed as TOML, to be saved and changed.
-    as_json: Print one JSON object per experiment.
+    Parameters
+    ----------
+    name : [NAME]
+        List the experiments of a folder, such as pi-pd, or print an experiment, such as
+        pi-pd/load, as TOML.
+    as_json
+        Print one JSON object per experiment.
     """
     import tomllib
 
@@ -211,17 +238,20 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
     columns = [Column("experiment", left=True), Column("title", sentence=True)]
     rows = [[title, str(tables[title].get("title", ""))] for title in chosen]
     print_table(columns, rows).print(
-        "forebay run NAME runs one; forebay experiments NAME > my.toml is one to change",
+        "forebay run NAME runs one; forebay experiments NAME > my.toml copies one",
         style="dim",
     )
 
 
 @with_options
 def cite(name: Sources = None, /) -> None:
-    """Print BibTeX for a paper: Forebay, and the sources of laws, files and results.
+    """Print BibTeX for Forebay and the sources of laws and results.
 
-    name [NAME]...: Laws, queues, senders or papers (see docs/reference/references.md), a scenario file, or a
-        folder of results; Forebay alone if none is named.
+    Parameters
+    ----------
+    name : [NAME]...
+        Laws, queues, senders or papers (docs/reference/references.md), a scenario, or a folder of
+        results; only Forebay without it.
     """
     from forebay.guide import cite as guide
 
@@ -233,5 +263,5 @@ def cite(name: Sources = None, /) -> None:
 
 
 def schema() -> None:
-    """Print the JSON Schema of a scenario, for editors."""
+    """Print the JSON Schema of scenarios, for editors."""
     print(_native.schema())

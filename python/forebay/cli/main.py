@@ -1,15 +1,16 @@
-"""Where the command `forebay` begins, and how it fails: one line, and a status.
+"""The entry point of the command `forebay`, which reports each error in one line with a status.
 
-Each command has a file beside this one. They are loaded late, so that Ctrl-C gets its line while
-they are.
+The modules of the commands are loaded late, so that Ctrl-C is reported in one line while they load.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,14 @@ from forebay.cli import output
 if TYPE_CHECKING:
     import typer
 
-#: Exit status of a command that failed, and of one whose input is at fault, as a law in Python may
-#: be; `signals.status` has that of a stopped one.
+#: Exit status of a command that failed, and of one whose input is wrong, such as a law in Python
+#: that raises; `signals.status` is that of a stopped command.
 FAILED, BAD_INPUT = 1, 2
-#: Set by the shell that asks what it may offer.
+#: Environment variable that a shell sets to ask for completions.
 COMPLETES = "_FOREBAY_COMPLETE"
-#: Packages that few need, by their modules: the extras of pyproject.toml.
+#: Optional packages by module: the extras of pyproject.toml.
 EXTRAS = {"control": "control>=0.10.1,<0.11", "prometheus_client": "prometheus-client>=0.21,<1"}
-#: It passes signals on to its program.
+#: The command that passes signals on to its program.
 PASSES_ON = "link"
 
 
@@ -48,57 +49,64 @@ def main() -> None:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         status = run_command(sys.argv[1:])
     except KeyboardInterrupt:
-        # Before the command has begun.
+        # The command has not begun yet.
         status = _interrupted()
-    # What is left is to end.
+    # Nothing is left to be interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)
 
 
 def _open() -> bool:
-    """Opens what the shell has closed, or files that are opened later would get its number.
+    """Open the standard streams that the shell has closed, whose numbers later files would get.
 
-    False, after a line on it, without standard output: tables and results would go nowhere, which
-    one finds out better before the runs than after them.
+    Without standard output, tables and results would be lost: this is reported before any run.
+
+    Returns
+    -------
+    bool
+        True if there is a standard output.
     """
     closed = []
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            # The lowest free number is this one.
+            # It gets the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
             closed.append(fd)
     if 2 in closed:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     if 1 in closed:
-        print(
-            "forebay: standard output: found closed, allowed: open; > /dev/null for none",
-            file=sys.stderr,
-        )
+        print_error("standard output is closed; redirect it to /dev/null to discard it")
     return 1 not in closed
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs one command line and returns its exit status."""
+    """Run a command line and return its exit status."""
     standard = sys.stdout
     try:
         status = _run(arguments)
-        gone = isinstance(sys.stdout, output.Output) and sys.stdout.lost
-        return status or (FAILED if gone else 0)
+        is_lost = isinstance(sys.stdout, output.Output) and sys.stdout.lost
+        return status or (FAILED if is_lost else 0)
     except KeyboardInterrupt:
         return _interrupted()
     finally:
         sys.stdout = standard
 
 
+def print_error(line: str) -> None:
+    """Print an error on standard error."""
+    print(f"error: {line}", file=sys.stderr)
+
+
 def _interrupted() -> int:
-    """A command writes when all is done; one that keeps what had finished says so itself."""
-    print("interrupted: nothing is left", file=sys.stderr)
+    """Report an interruption before any output was written, and return the exit status."""
+    print("interrupted; no output was written", file=sys.stderr)
     return signals.status()
 
 
 def _run(arguments: list[str]) -> int:
+    """Run a command line, report its error in one line, and return its exit status."""
     import typer
 
     from forebay._base import input_file
@@ -106,70 +114,93 @@ def _run(arguments: list[str]) -> int:
 
     try:
         called = next((word for word in arguments if not word.startswith("-")), None)
-        # What the shell offers after TAB are options, too.
+        # Completion needs the options, too.
         listed = COMPLETES not in os.environ
         whole = app(called if listed else None, listed=listed)
         return whole(arguments, prog_name="forebay", standalone_mode=False) or 0
     except ScenarioError as error:
-        print(with_option(error), file=sys.stderr)
+        print_error(with_option(error, arguments))
         return BAD_INPUT
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
-        # Names that are not UTF-8 have surrogates in Python; not every library and program takes
-        # them.
+        # Names that are not UTF-8 have surrogates in Python, which some libraries refuse.
         name = _not_utf8([*arguments, str(Path.cwd())])
         if not name:
             raise
-        print(
-            f"forebay: {input_file.printable(name)}: this name is not UTF-8, and cannot be used "
-            f"here ({error.reason}); rename the file or folder",
-            file=sys.stderr,
+        print_error(
+            f"{input_file.printable(name)}: this name is not UTF-8 and cannot be used here "
+            f"({error.reason}); rename the file or folder"
         )
         return BAD_INPUT
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as error:
-        # Without any argument, the help has been shown, and this is empty.
+        # Without any argument, Typer has printed the help, and the line is empty.
         line = wrong_option(error)
         if line:
-            print(line, file=sys.stderr)
+            print_error(line)
         return BAD_INPUT
     except ModuleNotFoundError as error:
         package = EXTRAS.get(str(error.name).partition(".")[0])
         if package is None:
             raise
-        print(f'forebay: this needs another package: pip install "{package}"', file=sys.stderr)
+        print_error(f'a package is missing; install it with: pip install "{package}"')
         return FAILED
     except BrokenPipeError:
-        # The reader of our output has gone, and there is nothing else to do.
+        # Nobody reads the output any more.
         output.close(sys.stdout)
         return FAILED
     except OSError as error:
-        # A full disk, say. One without a file is no fault of the machine, and keeps its traceback.
+        # An error of the machine, such as a full disk, names a file. Any other is a bug.
         if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        print(f"forebay: {error.filename or 'output'}: {_in_words(error)}", file=sys.stderr)
+        print_error(f"{error.filename or 'output'}: {_in_words(error)}")
         return FAILED
 
 
-#: Options that have another name than the parameter of the library; a law by itself is an argument.
-OPTIONS = {"laws": "--law", "overrides": "--set", "law": "law", "kind": "kind"}
+#: Options that have another name than the parameter of the library; a single law is an argument.
+OPTIONS = {
+    "laws": "--law",
+    "overrides": "--set",
+    "senders": "--tcp",
+    "router": "--for",
+    "law": "law",
+    "kind": "kind",
+}
 
 
-def with_option(error: ScenarioError) -> str:
-    """Return an error's line, in which the option stands for the library's parameter."""
+def with_option(error: ScenarioError, arguments: Sequence[str] = ()) -> str:
+    """Return an error's line with the option in place of the library's parameter.
+
+    Parameters
+    ----------
+    error : ScenarioError
+        The error.
+    arguments : sequence of str
+        The arguments of the command, with the options that the user gave.
+
+    Returns
+    -------
+    str
+        The line.
+    """
     if not isinstance(error, ParameterError):
-        return str(error)
+        text = str(error)
+        name, colon, rest = text.partition(": ")
+        option = f"--{name.replace('_', '-')}"
+        is_option = any(argument.partition("=")[0] == option for argument in arguments)
+        return f"{option}{colon}{rest}" if is_option else text
     name = error.name
-    # An argument, such as FILE, has no option.
+    # The name of an argument, such as FILE, is not that of an option.
     return error.text(name if name.isupper() else OPTIONS.get(name, f"--{name.replace('_', '-')}"))
 
 
 def _not_utf8(names: list[str]) -> str:
-    """Return the first name that is not UTF-8; empty if there is none."""
+    """Return the first name that is not UTF-8, or an empty text."""
     return next((name for name in names if not _is_utf8(name)), "")
 
 
 def _is_utf8(name: str) -> bool:
+    """Return True if a name can be encoded in UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -177,30 +208,36 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-#: What the words of the system mean for a user.
+#: Meanings of some errors of the system.
 MEANINGS = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota of the disk is used up"}
 
 
 def _in_words(error: OSError) -> str:
-    """Return what is wrong with a file: the words of the system, and what they mean."""
+    """Return the reason of an error of the system, with its meaning."""
     meaning = MEANINGS.get(error.errno or 0)
     return f"{meaning} ({error.strerror})" if meaning else str(error.strerror)
 
 
 def wrong_option(error: typer.TyperException) -> str:
-    """Return one line on an option that is wrong; empty where there is nothing to say."""
-    # Typer has pydantic read the values, whose errors have the value and the reason.
+    """Return the line of an error in an option; empty after the help was printed."""
+    # Typer reads values with pydantic, whose errors have the value and the reason.
     errors: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     option = max(getattr(getattr(error, "param", None), "opts", ()), key=len, default="")
     if errors and option:
         kind, limits = errors[0]["type"], errors[0].get("ctx", {})
-        allowed = {
+        expected = {
             "int_parsing": "a whole number",
             "float_parsing": "a number",
             "greater_than_equal": f"at least {limits.get('ge')}",
             "less_than_equal": f"at most {limits.get('le')}",
-            # A parser's own words (`declaration.path`).
+            # Other errors are those of a parser, such as `declaration.path`.
         }.get(kind, errors[0]["msg"].removeprefix("Value error, "))
-        return f'{option}: found "{errors[0]["input"]}", allowed: {allowed}'
-    message = getattr(error, "format_message", error.__str__)()
-    return f"forebay: {message}".replace("'", '"') if message else ""
+        return f'{option}: "{errors[0]["input"]}" is not valid; expected {expected}'
+    message: str = getattr(error, "format_message", error.__str__)()
+    missing = re.fullmatch(r"Missing (?:argument|option) '(.+)'\.", message)
+    if missing:
+        return f"{missing[1]} is required"
+    unknown = re.fullmatch(r"No such (command|option):? '?([^' ]+?)'?\.?( \(.*\))?", message)
+    if unknown:
+        return f"unknown {unknown[1]} {unknown[2]}{unknown[3] or ''}"
+    return message.replace("'", '"')

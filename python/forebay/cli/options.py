@@ -1,4 +1,4 @@
-"""Options that several commands have, what the shell offers for them, and what they read and show.
+"""Options that several commands share, their shell completion, and tables on the terminal.
 
 `forebay --install-completion` sets the shell up.
 """
@@ -26,25 +26,24 @@ if TYPE_CHECKING:
 
 
 def offered(place: str) -> Callable[[str], list[str]]:
-    """Return the completion by names that a module has, or gives when called: "MODULE:NAME"."""
+    """Return a completion by the names in "MODULE:NAME", a collection or a function of one."""
 
     def complete(incomplete: str) -> list[str]:
         module, _, name = place.partition(":")
         names = getattr(import_module(module), name)
-        return sorted(
-            {it for it in (names() if callable(names) else names) if it.startswith(incomplete)}
-        )
+        offers = names() if callable(names) else names
+        return sorted({offer for offer in offers if offer.startswith(incomplete)})
 
     return complete
 
 
-#: Options that mean the same in every command that has them; a command's docstring has its words
-#: for those that have none here (`declaration`).
+#: Options that mean the same in every command that has them. The docstring of a command describes
+#: those that have no help here (`declaration`).
 ScenarioFile = Annotated[
     Path,
     typer.Argument(
-        help="Scenario in TOML, or an experiment of `forebay experiments`, such as pi-pd/load; - "
-        "reads it from standard input.",
+        help="Scenario in TOML, or the name of an experiment, such as pi-pd/load; - reads standard "
+        "input.",
         metavar="FILE",
     ),
 ]
@@ -59,18 +58,18 @@ ScenarioKeys = Annotated[
 ]
 #: Parameters of a law, or goals of a design.
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")]
-#: `forebay link` calls it `--aqm`, and either name does everywhere.
+#: `forebay link` calls it `--aqm`; every command takes both names.
 Laws = Annotated[
     list[str] | None,
     typer.Option(
-        "--law", "--aqm", metavar="KIND", autocompletion=offered("forebay._base.registries:laws")
+        "--law", "--aqm", metavar="LAW", autocompletion=offered("forebay._base.registries:laws")
     ),
 ]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="Show these in the table and on the page, as queue_mean_pkts,jain.",
+        help="Show these metrics in the table and on the page, such as queue_mean_pkts,jain.",
         metavar="A,B",
     ),
 ]
@@ -82,40 +81,42 @@ LawKind = Annotated[
         autocompletion=offered("forebay._base.registries:laws"),
     ),
 ]
-Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
+Packet = Annotated[str, typer.Option(help="Packet size of the flows.", metavar="SIZE")]
 L4sFlows = Annotated[
     float,
     typer.Option(
-        help="Long-lived scalable flows of L4S beside them, under a law that couples both classes "
-        "(DualPI2, PI2).",
-        show_default="none",
+        help="Number of long-lived L4S flows that share the link, under a coupled law (DualPI2, "
+        "PI2).",
+        metavar="N",
+        show_default=False,
     ),
 ]
 Tcp = Annotated[
     str,
     typer.Option(
-        help="Sender of the flows: reno as published, linux-reno, cubic, dctcp or prague; one of "
-        "each class of flows, such as cubic,reno, or one for all.",
+        help="Congestion control of the flows: reno, linux-reno, cubic, dctcp or prague; with "
+        "commas, one for each class of flows.",
+        metavar="NAME",
         autocompletion=offered("forebay.control.senders:SENDERS"),
     ),
 ]
 Engine = Annotated[
     str,
     typer.Option(
-        help="What makes the runs; docs/explanation/engines.md says what each is, can and costs.",
+        help="Engine: packets, fluid, kernel or link (docs/explanation/engines.md).",
         metavar="NAME",
         autocompletion=offered("forebay.experiment.engines:NAMES"),
     ),
 ]
 Seeds = Annotated[int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N")]
 NoReport = Annotated[
-    bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")
+    bool, typer.Option("--no-report", help="Write the tables, but no page and no figures.")
 ]
 StoreAt = Annotated[
     str | None,
     typer.Option(
-        help="Where runs are kept, a folder or an address such as s3://bucket/runs; FOREBAY_STORE, "
-        "or else results/.store, if it is left out.",
+        help="Store of runs: a folder, or an address such as s3://bucket/runs. Without it, "
+        "FOREBAY_STORE or results/.store.",
         metavar="DIR",
         parser=declaration.address,
     ),
@@ -123,8 +124,8 @@ StoreAt = Annotated[
 Style = Annotated[
     str,
     typer.Option(
-        help="How figures look: screen; paper or paper-wide, one or two columns of a paper, with a "
-        "PDF beside each PNG.",
+        help="Style of figures: screen, or paper or paper-wide for one or two columns of a paper, "
+        "with PDF files.",
         metavar="NAME",
     ),
 ]
@@ -136,8 +137,11 @@ AtLeastOne = Annotated[int, typer.Option(min=1, metavar="N")]
 class ScenarioOptions:
     """Values that replace those of a scenario.
 
-    law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
-        Python.
+    Attributes
+    ----------
+    law : LAW
+        Run this law instead of the scenario's: its kind, its label, or FILE.py:CLASS for a law
+        written in Python.
     """
 
     law: Laws = None
@@ -147,9 +151,12 @@ class ScenarioOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Output of a command: its folder, and what it prints.
+    """The folder and the form of a command's output.
 
-    as_json: Print one JSON object; files are written only with --out.
+    Attributes
+    ----------
+    as_json
+        Print one JSON object and write no files unless --out is given.
     """
 
     out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
@@ -159,9 +166,12 @@ class OutputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(OutputOptions):
-    """Output of a command that leaves a page, and replaces no other command's.
+    """The output of a command that writes a page.
 
-    force: Replace a result of another command in the same folder.
+    Attributes
+    ----------
+    force
+        Replace the result of another command in the same folder.
     """
 
     force: bool = False
@@ -172,7 +182,10 @@ class ReportOptions(OutputOptions):
 class StoreOptions:
     """The store of runs.
 
-    no_store: Make every run anew, and keep none in the store.
+    Attributes
+    ----------
+    no_store
+        Rerun everything and store nothing.
     """
 
     store: StoreAt = None
@@ -181,21 +194,24 @@ class StoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(StoreOptions):
-    """Threads and store of runs.
+    """Threads and the store of runs.
 
-    threads N: Threads to run on; all cores by default.
+    Attributes
+    ----------
+    threads : N
+        Number of threads; all cores without it.
     """
 
     threads: Annotated[int | None, typer.Option(min=1)] = None
 
 
 def open_page(page: Path) -> None:
-    """Show a page in the user's browser; do nothing where there is none with a window."""
+    """Show a page in the user's browser; do nothing without a browser that has a window."""
     import webbrowser
 
     windows = sys.platform in ("darwin", "win32")
-    # Without a display, Python would find a browser for the terminal, and take it over.
-    if windows or any(os.environ.get(it) for it in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
+    # Without a display, Python would start a browser that takes over the terminal.
+    if windows or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
         with suppress(webbrowser.Error, OSError):
             webbrowser.open(page.absolute().as_uri())
 
@@ -222,7 +238,24 @@ def print_table(
     title: str = "",
     keys: int = 1,
 ) -> Console:
-    """Print a table on `console(width)`, which is returned; `keys` columns name a row."""
+    """Print a table on `console(width)`.
+
+    Parameters
+    ----------
+    columns, rows : sequence
+        Columns, and the cells of each row.
+    width : int
+        Width where the terminal's is not known.
+    title : str
+        Title above the table.
+    keys : int
+        Number of first columns that name a row.
+
+    Returns
+    -------
+    Console
+        The console.
+    """
     from forebay._base import terminal_table
 
     screen = console(width)
@@ -231,7 +264,17 @@ def print_table(
 
 
 def print_indented(screen: Console, heading: str, lines: Sequence[str]) -> None:
-    """Print lines to be copied below a heading, each whole on one line; nothing without lines."""
+    """Print lines to be copied below a heading, each unbroken; nothing without lines.
+
+    Parameters
+    ----------
+    screen : Console
+        Where they are printed.
+    heading : str
+        Line above them.
+    lines : sequence of str
+        Such as commands.
+    """
     if lines:
         screen.print(heading)
         for line in lines:
@@ -240,8 +283,18 @@ def print_indented(screen: Console, heading: str, lines: Sequence[str]) -> None:
 
 
 def console(width: int = 120) -> Console:
-    """Return standard output for tables, `width` columns wide where neither a terminal nor COLUMNS
-    gives a width."""
+    """Return a console on standard output.
+
+    Parameters
+    ----------
+    width : int
+        Width in columns where neither a terminal nor COLUMNS gives one.
+
+    Returns
+    -------
+    Console
+        The console, without highlighting.
+    """
     from rich.console import Console
 
     is_known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()

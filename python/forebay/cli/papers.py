@@ -1,6 +1,6 @@
-"""`forebay replay` and `forebay figure`: the papers' experiments and figures, repeated.
+"""`forebay replay` and `forebay figure`: repeat the papers' experiments and figures.
 
-What they need is loaded inside them, so that other commands stay quick.
+Their dependencies are loaded inside the commands, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._base.errors import RunError
+from forebay._base.errors import ParameterError, RunError
 from forebay._base.temporary import temporary_folder
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import RESULTS, Invocation, repeating
-from forebay.cli.main import FAILED
+from forebay.cli.main import FAILED, print_error
 
 if TYPE_CHECKING:
     from forebay.campaign.claims import Paper
@@ -43,17 +43,27 @@ def replay(
     engine: options.Engine = "packets",
     making: options.RunOptions,
 ) -> None:
-    """Run the papers' experiments, and lay what they published beside what comes of it.
+    """Repeat the papers' experiments and compare the results.
 
-    Runs are kept, so that a second call makes only what has changed.
+    The page has the published next to the reproduced numbers. Runs are stored, so that a second
+    call runs only what has changed.
 
-    paper PAPER|all: A paper, or all.
-    seeds: Run with seeds 1 to N instead of as many as each experiment asks for.
-    out: Where the pages go; results/replay by default.
-    as_json: Print one JSON object per claim; pages are written only with --out.
-    page FILE: With all: write the summary for readers of the papers.
-    set_: Set a key in every experiment, such as traffic.0.min_rto=1s.
-    experiments DIR: Where the papers' experiments are.
+    Parameters
+    ----------
+    paper : PAPER|all
+        Name of a paper, or all.
+    seeds : N
+        Run with seeds 1 to N instead of each experiment's own number of seeds.
+    out : DIR
+        Folder of the pages; results/replay without it.
+    as_json
+        Print one JSON object per claim; write no pages unless --out is given.
+    page : FILE
+        Also write the summary of all papers as Markdown.
+    set_ : KEY=VALUE
+        Set a key in every experiment, such as traffic.0.min_rto=1s.
+    experiments : DIR
+        Folder of the papers' experiments.
     """
     from forebay.campaign import replay as replays
     from forebay.experiment import execution
@@ -61,29 +71,29 @@ def replay(
 
     plan = replays.plan(paper, seeds, options.settings(set_), experiments, engine)
     if page is not None and paper != replays.ALL:
-        raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
+        raise ScenarioError(f"--page requires the papers all, not {paper}")
     call = Invocation.begun(output, "replay", page=page)
-    other = None if engine == "packets" else engine
+    engine_option = None if engine == "packets" else engine
 
     def report(replayed: ReplayedPaper) -> None:
         name = replayed.paper.name
-        command = repeating("replay", name, seeds=seeds, set=set_, engine=other)
+        command = repeating("replay", name, seeds=seeds, set=set_, engine=engine_option)
         _report(replayed, call, command, open_)
 
     with ExitStack() as stack:
-        # Claims need the samples of all runs; without a store they are kept for this call alone.
+        # Claims need the samples of all runs; a temporary store keeps them where there is no other.
         store = choice.store(making.store, without=making.no_store) or choice.at(
             stack.enter_context(temporary_folder())
         )
         try:
             _replay(plan, store, making.threads, call, report)
-        except RunError as failed:
-            print(failed, file=sys.stderr)
+        except RunError as error:
+            print_error(str(error))
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             count = execution.count_stored(plan.readings, store)
             total = sum(reading.runs for reading in plan.readings)
-            print(f"interrupted: {count} of {total} runs are kept", file=sys.stderr)
+            print(f"interrupted; {count} of {total} runs are in the store", file=sys.stderr)
             raise typer.Exit(signals.status()) from None
 
 
@@ -99,20 +109,20 @@ def _replay(
 
     with progress.bar() as watch:
         papers = plan.run(store, threads, watch)
-        # All runs are made for the first paper; the bar ends before anything is printed.
+        # The first paper waits for the runs of all papers; the bar ends before anything is printed.
         first = next(papers)
     verdicts: list[Verdict] = []
     for replayed in chain([first], papers):
         verdicts += replayed.verdicts
         report(replayed)
     if call.page is not None:
-        from forebay.campaign import paper_page  # draws, which takes a while to load
+        from forebay.campaign import paper_page  # loads matplotlib
 
         call.publish_page(lambda: paper_page.summary(plan.papers, verdicts))
 
 
 def _report(replayed: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:
-    """Print a paper's verdicts, and write its page."""
+    """Print a paper's verdicts and write its page."""
     from forebay._base import progress
 
     if call.as_json:
@@ -122,10 +132,10 @@ def _report(replayed: ReplayedPaper, call: Invocation, command: str, opens: bool
         _show(replayed.paper, replayed.verdicts)
     if call.folder is None:
         return
-    with progress.status(f"drawing the page of {replayed.paper.name}"):
-        from forebay.campaign import paper_page  # draws, which takes a while to load
+    with progress.status(f"writing the page of {replayed.paper.name}"):
+        from forebay.campaign import paper_page  # loads matplotlib
 
-        where = paper_page.write(replayed.paper, replayed.experiments, call.folder, command)
+        where = paper_page.write(replayed, call.folder, command)
     call.tell("Page", where)
     if opens:
         options.open_page(where)
@@ -173,21 +183,26 @@ def figure(
     out: Annotated[Path, typer.Option(metavar="DIR")] = RESULTS,
     style: options.Style = "screen",
 ) -> None:
-    """Draw the papers' control figures from our own code.
+    """Draw the papers' control-theory figures.
 
-    name [NAME]...: Figures to draw; without any, their names.
-    out: Where they go.
+    Parameters
+    ----------
+    name : [NAME]...
+        Figures to draw; without any, their names are listed.
+    out : DIR
+        Folder of the figures.
     """
-    from forebay.campaign.control_figures import FIGURES
+    from forebay.campaign.control_figures import figures
 
     call = Invocation.begun(options.OutputOptions(out=out if name else None, style=style), None)
-    for known, draw in FIGURES.items() if not name else ():
-        print(f"{known:14} {(draw.__doc__ or '').splitlines()[0]}")
+    drawings = figures()
+    for title, draw in drawings.items() if not name else ():
+        print(f"{title:14} {(draw.__doc__ or '').splitlines()[0]}")
     for text in name or ():
-        if text not in FIGURES:
-            raise ScenarioError(f'NAME: found "{text}", allowed: {", ".join(FIGURES)}')
+        if text not in drawings:
+            raise ParameterError("NAME", text, ", ".join(drawings))
     files: dict[str, bytes] = {}
     for text in name or ():
-        files |= FIGURES[text]().files(text)
+        files |= drawings[text]().files(text)
     for path in call.publish(files):
         print(f"Figure: {path}")

@@ -1,6 +1,6 @@
-"""`forebay run`: an experiment, its tables and its report.
+"""`forebay run`: an experiment with its tables and its report.
 
-What it needs is loaded inside it, so that other commands stay quick.
+Its dependencies are loaded inside the command, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from forebay.cli.invocation import Invocation, print_errors, result_name, stoppe
 if TYPE_CHECKING:
     from forebay.experiment.result import Result
 
-#: Runs whose tables and page are made within a second or two, also of a command that is ended.
+#: Number of runs whose tables and page take a second or two, so that an interrupted command still
+#: writes them.
 MOST_TABLES = 100
 
 
@@ -35,47 +36,56 @@ def run(
     metric: options.Metrics = None,
     flent: Path | None = None,
 ) -> None:
-    """Run every law at every point with every seed, and report on them.
+    """Run a scenario under every law and report on the results.
 
-    The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished. Runs
-    are kept in a store: the same command is done at once, and more seeds run only what is new.
+    Every law runs at every point of the sweep with every seed. Runs are stored: the same command
+    returns at once, and more seeds run only what is new. Ctrl-C keeps the runs that have finished.
 
-    out: Where the report and the samples go; results/NAME for a scenario NAME.toml.
-    as_json: Print one JSON object per run; files are written only with --out.
-    flent DIR: Write each run there as a data file of flent, NAME.flent.gz.
+    Parameters
+    ----------
+    out : DIR
+        Folder of the report and the samples; results/NAME for a scenario NAME.toml without it.
+    as_json
+        Print one JSON object per run; write no files unless --out is given.
+    flent : DIR
+        Also write each run to this folder as a data file of flent.
     """
     from forebay._base import publication
     from forebay.experiment import engines, experiment
     from forebay.report import result_files
 
-    by, metrics = engines.named(engine), options.metric_names(metric)
-    read = experiment.read(
-        file, laws=overrides.law, overrides=overrides.set_ or (), seeds=overrides.seeds, engine=by
+    chosen, metrics = engines.named(engine), options.metric_names(metric)
+    source = experiment.read(
+        file,
+        laws=overrides.law,
+        overrides=overrides.set_ or (),
+        seeds=overrides.seeds,
+        engine=chosen,
     )
-    print_errors([*read.designed, *filter(None, [read.warning])])
-    name, seeds = result_name(file), len(read.plan.seeds)
-    call = Invocation.begun(output, name, read.command, digest=lambda: read.digest, seeds=seeds)
+    print_errors([*source.designed, *filter(None, [source.warning])])
+    name, seeds = result_name(file), len(source.plan.seeds)
+    call = Invocation.begun(output, name, source.command, digest=lambda: source.digest, seeds=seeds)
     if flent is not None:
         publication.check_folder(flent, "flent")
     samples = call.folder is not None or flent is not None
     load = _load if call.folder is not None and not no_report else None
-    (executed,) = call.executed([read], making, samples=samples, meanwhile=load)
+    (executed,) = call.executed([source], making, samples=samples, meanwhile=load)
     if call.as_json:
         for finished in executed.runs:
-            print(result_files.line(read.plan, finished, engine, metrics))
-        # Standard output is for programs; the others have this among the warnings of their table.
-        print_errors(f"{text}." for text in result_files.remarks(read.plan.points))
+            print(result_files.line(source.plan, finished, engine, metrics))
+        # Without --json, these remarks are among the warnings below the table.
+        print_errors(f"{text}." for text in result_files.remarks(source.plan.points))
     interrupted = executed.interrupted
     if executed.runs and samples:
         from forebay.experiment.result import Result
 
-        result = Result(read, executed)
+        result = Result(source, executed)
         result.chosen_metrics = metrics
         interrupted |= _keep(result, call, flent, report=not no_report, ended_early=interrupted)
-    if len(executed.runs) < read.runs:
+    if len(executed.runs) < source.runs:
         raise stopped(
             len(executed.runs),
-            read.runs,
+            source.runs,
             interrupted=executed.interrupted,
             reported=bool(executed.runs),
             by_input=any(fault.of_law for fault in executed.faults),
@@ -87,7 +97,7 @@ def run(
 
 
 def _load() -> None:
-    """Load what tables and figures are made with, which takes a second."""
+    """Load the modules of tables and figures, which takes a second."""
     from scipy import special  # noqa: F401
 
     from forebay.control import plants  # noqa: F401
@@ -97,10 +107,26 @@ def _load() -> None:
 def _keep(
     result: Result, call: Invocation, flent: Path | None, *, report: bool, ended_early: bool
 ) -> bool:
-    """Write the numbers, show them, and draw; return True if that was interrupted.
+    """Write and print the numbers, then draw the figures; return True if that was interrupted.
 
-    ended_early: True if the runs were interrupted. Whoever ends a command does not wait for tables
-    and figures of thousands of runs.
+    Parameters
+    ----------
+    result : Result
+        The runs.
+    call : Invocation
+        The folder of the result, and whether JSON was printed.
+    flent : Path or None
+        Folder for data files of flent.
+    report : bool
+        False to write no page and no figures.
+    ended_early : bool
+        True if the runs were interrupted: a user who stops a command does not wait for tables and
+        figures of thousands of runs.
+
+    Returns
+    -------
+    bool
+        True if writing was interrupted.
     """
     from forebay._base import progress
     from forebay.report import result_files, tables
@@ -112,11 +138,11 @@ def _keep(
     out = call.folder
     if out is None:
         return False
-    has_all = result.found == len(result.runs)
+    has_all = result.from_store == len(result.runs)
     is_drawn = report and has_all and result_files.is_current(result, out)
     try:
         if result.partial and not is_drawn and result_files.has_more(out, result):
-            print_errors([f"{out} has these runs and more, and is left as it is"])
+            print_errors([f"{out} already has these runs and more; it is unchanged"])
             report = False
         elif not is_drawn and not _write_tables(result, out, ended_early=ended_early):
             return True
@@ -124,30 +150,33 @@ def _keep(
             screen = options.console()
             tables.results(screen, result)
             screen.print(tables.cost(result))
-            if result.found:
-                screen.print(f"{result.found} of {len(result.runs)} runs were in the store")
+            if result.from_store:
+                screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
         if report and not is_drawn:
-            with progress.bar(what="figures") as watch:
+            with progress.bar(unit="figures") as watch:
                 result_files.write_report(result, out, watch)
     except KeyboardInterrupt:
-        print_errors([f"interrupted while drawing: tables and finished figures are in {out}"])
+        print_errors(
+            [f"interrupted while drawing; the tables and the finished figures are in {out}"]
+        )
         return True
     call.tell(*("Report", out / result_files.REPORT) if report else ("Tables", out))
     return False
 
 
 def _write_tables(result: Result, out: Path, *, ended_early: bool) -> bool:
-    """Write the tables; return False if many runs have only their metrics there.
+    """Write the tables; return False if only the metrics of many runs were written.
 
-    Of many runs the metrics are written before what takes long, so that no interruption loses one.
+    The metrics of many runs are written before the larger tables, so that an interruption loses
+    none of them.
     """
     from forebay._base import progress
     from forebay.report import result_files
 
     is_long = len(result.runs) > MOST_TABLES
     metrics_alone = (
-        f"{out} has the metrics of the runs that finished, without samples and page; the same "
-        "command goes on with the runs that are in the store"
+        f"{out} has the metrics of the finished runs, without samples and page; the same command "
+        "continues with the runs in the store"
     )
     try:
         with (

@@ -1,6 +1,6 @@
-"""`forebay store`: what the store of runs holds.
+"""`forebay store`: list, show, export and remove stored runs.
 
-What it needs is loaded inside it, so that other commands stay quick.
+Its dependencies are loaded inside the commands, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.options import StoreAt, print_table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @with_options
 def ls(*, store: StoreAt = None) -> None:
-    """List the versions of the simulator that the store has runs of, with sizes."""
+    """List the versions of the simulator in the store, with the number and size of their runs."""
     from forebay._base.terminal_table import Column
     from forebay.experiment.store import contents
 
@@ -38,9 +39,12 @@ def ls(*, store: StoreAt = None) -> None:
 
 @with_options
 def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
-    """Show the laws and links of the stored runs, or all that is known of one.
+    """Show the laws and links of the stored runs, or every column of one run.
 
-    run CONFIG: First letters of a run's config.
+    Parameters
+    ----------
+    run : CONFIG
+        First letters of a run's config.
     """
     import polars as pl
 
@@ -69,7 +73,7 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
     rows &= pl.col("config").str.starts_with(run)
     table = runs.read(lambda: runs.scan().filter(rows).sort("config", "seed").collect())
     if table.is_empty():
-        raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
+        raise ParameterError("CONFIG", run, "the first letters of a config in the store")
     for row in table.drop(LISTS).iter_rows(named=True):
         cells = [[name, f"{value}"] for name, value in row.items() if value is not None]
         print_table([Column("column"), Column("value", sentence=True)], cells, width=80)
@@ -77,10 +81,14 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
 
 @with_options
 def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False) -> None:
-    """Remove the runs of other versions, whose numbers are no longer those of this one.
+    """Remove runs of other versions of the simulator, which this version cannot use.
 
-    samples: Remove the samples, too, and keep the metrics.
-    failed: Forget the runs that failed: they are run again.
+    Parameters
+    ----------
+    samples
+        Remove the samples, too, and keep the metrics.
+    failed
+        Remove failed runs, so that they are repeated.
     """
     from forebay.experiment import store as contents
 
@@ -92,7 +100,10 @@ def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False)
 def export(file: Path, /, *, store: StoreAt = None) -> None:
     """Write every run of the present version into one table.
 
-    file FILE: A file that ends in .parquet or .csv.
+    Parameters
+    ----------
+    file : FILE
+        File to write; its name ends in .parquet or .csv.
     """
     import polars as pl
 
@@ -101,7 +112,7 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
     from forebay.experiment.run_rows import LISTS
 
     if file.suffix not in (".parquet", ".csv"):
-        raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
+        raise ParameterError("FILE", file, "a name that ends in .parquet or .csv")
     publication.check_file(file, "FILE")
     runs, counts = _store(store), []
 
@@ -118,14 +129,13 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
 
 
 def _store(address: str | None) -> Store:
-    """Return the store that is there. Raises `ScenarioError`."""
+    """Return a store that exists. Raises `ParameterError` otherwise."""
     from forebay.experiment import store_choice as choice
 
     store = choice.at(choice.named(address) or choice.DEFAULT)
     if not store.place.names(""):
         raise ScenarioError(
-            f'--store: found "{store.address}", where nothing is, allowed: a store; '
-            "forebay run makes one"
+            f"--store: there is no store at {store.address}; `forebay run` creates one"
         )
     return store
 

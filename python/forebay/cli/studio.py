@@ -1,4 +1,4 @@
-"""`forebay studio`: a control loop to play with, in the browser."""
+"""`forebay studio`: a control loop to explore in the browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from forebay.cli.declaration import with_options
 
-#: Without one of them a browser would take the terminal.
+#: Without one of these, Python would start a browser that takes over the terminal.
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
@@ -24,19 +24,27 @@ def studio(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N")] = 0,
     no_open: bool = False,
 ) -> None:
-    """Move a link, its traffic and a law, and watch the loop, in a page of this machine alone.
+    """Explore a link and its control loop in the browser.
 
-    file [FILE]: Scenario to start from; - reads it from standard input. Without one, 20 flows on
-        15 Mbit/s.
-    link PATH: Watch and steer a real link, too: the socket of `forebay link --control PATH`.
-    port: Port on the loopback device; any free one for 0.
-    no_open: Print the address, and open no browser.
+    The page shows how the loop responds while you change the link, its traffic and the law. It is
+    served to this machine only.
+
+    Parameters
+    ----------
+    file : [FILE]
+        Scenario to start from; - reads standard input. Without it, 20 flows on 15 Mbit/s.
+    link : PATH
+        Also watch and control a real link: the socket of `forebay link --control PATH`.
+    port
+        Port on the loopback device; 0 for any free port.
+    no_open
+        Print the address without opening a browser.
     """
     from forebay.studio import open_port
     from forebay.studio.scenario import BaseScenario
 
     base = BaseScenario.from_source(file)
-    # What is wrong with it is told here, and not in the page.
+    # An error in the scenario is reported here, not on the page.
     base.plan(base.start, {})
     if link is not None:
         from forebay.studio.session import check_link
@@ -44,18 +52,18 @@ def studio(
         check_link(link)
     opened = open_port(port)
     print(f"Studio: {opened.address}", flush=True)
-    print("It ends with Ctrl-C.", file=sys.stderr, flush=True)
+    print("Press Ctrl-C to stop.", file=sys.stderr, flush=True)
     try:
         if not no_open and (sys.platform == "darwin" or any(map(os.environ.get, SCREENS))):
             import webbrowser
 
             webbrowser.open(opened.address)
-        # While it loads, the browser does.
+        # The browser starts while the server loads.
         from forebay.studio.server import serve
 
         serve(base, opened.listening, opened.token, link)
     except KeyboardInterrupt:
-        # That is how it ends.
+        # Ctrl-C is the usual way to stop it.
         raise typer.Exit from None
     finally:
         opened.listening.close()

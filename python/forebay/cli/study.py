@@ -1,6 +1,6 @@
-"""`forebay study`: hundreds of thousands of runs, made once and read as one frame.
+"""`forebay study`: up to hundreds of thousands of runs, stored and read as one table.
 
-What it needs is loaded inside it, so that other commands stay quick.
+Its dependencies are loaded inside the command, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._native import ScenarioError, quantity
+from forebay._base.errors import ParameterError
+from forebay._native import quantity
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, print_errors, result_name
@@ -23,8 +24,7 @@ from forebay.cli.main import FAILED
 
 if TYPE_CHECKING:
     from forebay._base.progress import Progress
-    from forebay.campaign.making import StudyProgress
-    from forebay.campaign.run_study import Grown
+    from forebay.campaign.runner import StudyProgress
     from forebay.campaign.study import Study
     from forebay.campaign.study_points import Points
     from forebay.experiment.store import Store
@@ -32,20 +32,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """The extent of a study, and the place of its runs.
+    """The extent of a study, and the machines that run it.
 
-    add_seeds N: N seeds more than the file has, or --seeds; the same command again adds none.
-    until ci95=N%: Add seeds where an interval is wider than this share of its mean: ci95=2%, or
-        ci95=2%,METRIC.
-    most_seeds N: With --until, at most so many seeds.
-    budget TIME: Begin no run after so long: 90s, 10min, 2h.
-    limit TIME: A run that takes longer fails: 60s.
-    retry: Make the runs that failed once more.
-    dry_run: Say what would be run, and how long it would take.
-    on WHERE: Where runs are made: threads, dask (a cluster of this machine that nobody else can
-        use), or the address of a Dask scheduler. Whoever can reach the port of a tcp:// scheduler
-        can run programs as you and as its workers' user; prefer tls://HOST:8786, with the
-        certificates of Dask's own configuration.
+    Attributes
+    ----------
+    add_seeds : N
+        Run N seeds more than the scenario or --seeds asks for; repeating the command adds none.
+    until : ci95=N%
+        Add seeds until each 95 % confidence interval is narrower than this share of its mean, such
+        as ci95=2% or ci95=2%,METRIC.
+    most_seeds : N
+        Largest number of seeds with --until.
+    budget : TIME
+        Start no run after this time, such as 90s, 10min or 2h.
+    limit : TIME
+        Stop a run that takes longer than this, such as 60s, and count it as failed.
+    retry
+        Repeat the runs that failed.
+    dry_run
+        Print the number of runs and the expected time, without running.
+    on : WHERE
+        Where to run: threads, dask (a private cluster on this machine), or the address of a Dask
+        scheduler. Anyone who can reach a tcp:// scheduler can run programs as you and as the user
+        of its workers; prefer tls://HOST:8786, with the certificates of Dask's configuration.
     """
 
     add_seeds: Annotated[int, typer.Option(min=0)] = 0
@@ -71,16 +80,20 @@ def study(
     metric: options.Metrics = None,
     no_report: options.NoReport = False,
 ) -> None:
-    """Make the runs of a study that the store does not have, and show what they tell.
+    """Run the missing part of a parameter study and summarise it.
 
-    The same command goes on where it was stopped. Runs that fail are kept with their reason, and
-    the rest goes on.
+    The same command continues a study that was stopped. A run that fails is recorded with its
+    reason, and the study goes on.
 
-    out: Folder for the page and the frame; results/study-NAME if it is left out.
-    as_json: Print one JSON object per run, as `forebay run` does; files are written only with
-        --out.
+    Parameters
+    ----------
+    out : DIR
+        Folder of the page and the table; results/study-NAME without it.
+    as_json
+        Print one JSON object per run, as `forebay run` does; write no files unless --out is given.
     """
     from forebay.campaign import run_study as studies
+    from forebay.campaign import runner
     from forebay.campaign.study_points import Points
     from forebay.experiment import engines
     from forebay.experiment import store_choice as choice
@@ -88,17 +101,17 @@ def study(
     from forebay.experiment.store import Designs
 
     limits = {
-        "budget_s": _seconds("--budget", extent.budget),
-        "limit_s": _seconds("--limit", extent.limit),
+        "budget_s": _seconds("budget", extent.budget),
+        "limit_s": _seconds("limit", extent.limit),
     }
-    until = studies.Until.read(extent.until, extent.most_seeds) if extent.until else None
+    until = runner.Until.read(extent.until, extent.most_seeds) if extent.until else None
     metrics = options.metric_names(metric)
-    # Looked into first, and written to once the scenario is known to be sound.
+    # The store is read first, and written once the scenario is known to be valid.
     store = choice.of_study(making.store, without=making.no_store)
-    by, kept = engines.named(engine), Designs(store)
+    chosen, designs = engines.named(engine), Designs(store)
     points = Points(
         file, laws=overrides.law or (), overrides=overrides.set_ or (), seeds=overrides.seeds,
-        kept=kept, engine=by,
+        designs=designs, engine=chosen,
     )  # fmt: skip
     points.seeds += extent.add_seeds
     if extent.dry_run:
@@ -111,42 +124,58 @@ def study(
         key="study",
     )  # fmt: skip
     with studies.workers(extent.on, making.threads) as workers, progress_bar() as watch:
-        grown = studies.grow(
+        progress = runner.grow(
             points, store, workers, until=until, watch=watch, retry=extent.retry,
             folder=call.folder, **limits,
         )  # fmt: skip
-    end(points, store, grown, call, metrics=metrics, report=not no_report)
+    end(points, store, progress, call, metrics=metrics, report=not no_report)
 
 
 def end(
     points: Points,
     store: Store,
-    grown: Grown,
+    progress: StudyProgress,
     call: Invocation,
     *,
     metrics: Sequence[str],
     report: bool,
 ) -> None:
-    """Report on the runs that were made, print the study, and draw its page."""
+    """Report on the runs, print the study, and write its page.
+
+    Parameters
+    ----------
+    points : Points
+        The points of the study.
+    store : Store
+        The store that has the runs.
+    progress : StudyProgress
+        The runs of this command, and the final number of seeds.
+    call : Invocation
+        The folder of the result, and whether to print JSON.
+    metrics : sequence of str
+        Metrics of the table; the usual ones if empty.
+    report : bool
+        False to write no page.
+    """
     from forebay.campaign import study_files as files
     from forebay.campaign.study import Study
     from forebay.report import result_files
 
-    made = grown.made
-    _print_made(made, store, call)
-    if made.interrupted or made.stopped:
-        _print_failed(made.faults)
-        raise typer.Exit(FAILED if made.stopped else signals.status())
-    study = Study(points, store, grown.seeds, partial=made.spent)
+    _print_counts(progress, store, call)
+    if progress.interrupted or progress.stopped:
+        _print_failed(progress.faults)
+        raise typer.Exit(FAILED if progress.stopped else signals.status())
+    study = Study(points, store, progress.seeds, partial=progress.spent)
     failures = study.failures()
     _print_failed(dict(failures.group_by("fault").len().iter_rows()))
-    if grown.wide:
-        print_errors([f"{grown.wide:,} intervals are still too wide, with the most seeds"])
-    if made.found + made.made == 0:
+    if progress.wide:
+        wide = f"{progress.wide:,} intervals are still wider than --until asks for"
+        print_errors([f"{wide}; raise --most-seeds"])
+    if progress.stored + progress.finished == 0:
         raise typer.Exit(FAILED)
     if call.as_json:
         for plan, run in study.runs():
-            print(result_files.line(plan, run, points.made.engine))
+            print(result_files.line(plan, run, points.made_by.engine))
     else:
         files.show(options.console(), study, metrics)
     if call.folder is not None:
@@ -155,38 +184,39 @@ def end(
         raise typer.Exit(FAILED)
 
 
-def _print_made(made: StudyProgress, store: Store, call: Invocation) -> None:
-    """Print how many runs were made, and why that ended early."""
+def _print_counts(progress: StudyProgress, store: Store, call: Invocation) -> None:
+    """Print the number of runs, and why the study ended early."""
     print(
-        f"{made.made:,} runs made, {made.found:,} were in the store, of {made.wanted:,}; "
-        f"{made.packets / 1e6:.1f} million packets in {made.elapsed_s:.1f} s",
+        f"{progress.finished + progress.stored:,} of {progress.total:,} runs: "
+        f"{progress.finished:,} new, {progress.stored:,} from the store; "
+        f"{progress.packets / 1e6:.1f} million packets in {progress.elapsed_s:.1f} s",
         file=sys.stderr if call.as_json else sys.stdout,
     )
-    if made.ended_early:
-        there = f"{made.found + made.made:,} of {made.wanted:,} runs"
-        kept = f"{there} are in the store; the same command goes on"
-        lost = f"{there} had finished, and without a store none is kept"
-        print_errors([f"{made.ended_early}: {lost if store.goes_with else kept}"])
+    if progress.ended_early:
+        finished = f"{progress.stored + progress.finished:,} of {progress.total:,} runs"
+        stored = f"{finished} are in the store; the same command continues"
+        lost = f"{finished} had finished; without a store none is kept"
+        print_errors([f"{progress.ended_early}: {lost if store.goes_with else stored}"])
     print_errors(
         f"{count:,} {'run' if count == 1 else 'runs'}: {why}"
-        for why, count in sorted(made.remarks.items())
+        for why, count in sorted(progress.remarks.items())
     )
 
 
 def _write(
     study: Study, folder: Path, call: Invocation, *, metrics: Sequence[str], report: bool
 ) -> None:
-    """Write the page and the frame."""
+    """Write the page and the table."""
     from forebay.campaign import study_files as files
 
     if (former := files.former_seeds(folder)) > study.most_seeds:
         print_errors(
             [
-                f"{folder} had {former} seeds of each law, and has {study.most_seeds} now; "
-                f"the store has the others, and --seeds {former} shows them"
+                f"{folder} had {former} seeds of each law and now has {study.most_seeds}; the "
+                f"others are in the store, and --seeds {former} shows them"
             ]
         )
-    with call.drawing("every run is in the store, and the same command draws"):
+    with call.drawing("every run is in the store; the same command continues with the page"):
         for path in files.write(
             study, folder, call.command, metrics=metrics, partial=study.partial, report=report
         ):
@@ -213,12 +243,14 @@ def _plan(points: Points, store: Store, cores: int) -> None:
     )
     seconds = needs.elapsed_s(cores)
     if seconds is None:
-        print("time: unknown, a run takes longer than the trial")
+        print("time: unknown, because a run takes longer than the trial")
     else:
-        by = "stored runs" if needs.measured else "a trial"
-        print(f"time on {cores} threads: about {_words(seconds)} (by {by})")
+        source = "stored runs" if needs.measured else "a trial"
+        print(f"time on {cores} threads: about {_words(seconds)} (estimated from {source})")
     if needs.design_s:
-        print(f"designs for each point: at most {_words(needs.designs_s)} more, on one core")
+        print(
+            f"designing the laws at each point: at most {_words(needs.designs_s)} more, on one core"
+        )
     print(f"disk: about {needs.bytes / 1e6:,.0f} MB")
 
 
@@ -230,25 +262,26 @@ def _words(seconds: float) -> str:
 
 
 def _seconds(option: str, text: str | None) -> float | None:
+    """Return the time of an option in s. Raises `ScenarioError` unless it is above zero."""
     if text is None:
         return None
-    seconds = quantity(option, text, "time")
+    seconds = quantity(f"--{option}", text, "time")
     if seconds == 0:
-        raise ScenarioError(f'{option}: found "{text}", allowed: a time such as 90s, 10min or 2h')
+        raise ParameterError(option, text, "a time above zero, such as 90s, 10min or 2h")
     return seconds
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[Progress, StudyProgress], None]]:
-    """Show the progress with packets and failures."""
+    """Show the progress with the number of packets and of failures."""
     from forebay._base import progress
 
     with progress.bar() as watch:
 
-        def tell(now: Progress, made: StudyProgress) -> None:
-            failed = f", {made.failed:,} failed" if made.failed else ""
-            # An engine that runs on for long after its first results has counted none yet.
-            packets = f", {made.packets / 1e6:.0f} million packets" if made.packets >= 5e5 else ""
+        def show(now: Progress, study: StudyProgress) -> None:
+            failed = f", {study.failed:,} failed" if study.failed else ""
+            # Some engines count the packets of a run only once it has ended.
+            packets = f", {study.packets / 1e6:.0f} million packets" if study.packets >= 5e5 else ""
             watch(replace(now, more=f"{packets}{failed}"))
 
-        yield tell
+        yield show

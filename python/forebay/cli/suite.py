@@ -1,6 +1,6 @@
-"""`forebay suite`: every scenario of RFC 7928 under every law.
+"""`forebay suite`: the benchmark of RFC 7928 for every law.
 
-What it needs is loaded inside it, so that other commands stay quick.
+Its dependencies are loaded inside the command, so that other commands stay quick.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from forebay.cli.invocation import (
 )
 
 if TYPE_CHECKING:
-    from forebay.campaign.suite import PlannedSuite, Suite
+    from forebay.campaign.suite import Suite
 
-#: First those that a narrow terminal shows; the page has all.
+#: Metrics of the table, the most important first; a narrow terminal shows the first of them.
 SHOWN = ["goodput_bps", "delay_mean_s", "flow_completion_p95_s", "jain", "delay_p95_s", "drop_rate"]
 
 
@@ -40,17 +40,28 @@ def suite(
     page: Path | None = None,
     making: options.RunOptions,
 ) -> None:
-    """Run every scenario of RFC 7928 under every law, and compare the laws.
+    """Compare laws in the benchmark of RFC 7928.
 
-    name SUITE: A suite, such as rfc7928.
-    law: Run this law instead of the suite's: its kind, all, or FILE.py:CLASS for a prototype in
+    Every scenario of the suite runs under every law.
+
+    Parameters
+    ----------
+    name : SUITE
+        Name of the suite, such as rfc7928.
+    law : LAW
+        Run this law instead of the suite's: its kind, all, or FILE.py:CLASS for a law written in
         Python.
-    scenario NAME: Run this scenario alone, such as 5-1-friendly.
-    link RATE,DELAY: Another link: its rate and its delay, one way, such as 50Mbit/s,20ms. Rates of
-        the traffic and buffers follow.
-    out: Where the report goes; results/SUITE by default.
-    as_json: Print one JSON object per law and scenario; files are written only with --out.
-    page FILE: Write the comparison as Markdown, too.
+    scenario : NAME
+        Run only this scenario, such as 5-1-friendly.
+    link : RATE,DELAY
+        Rate and one-way delay of the link, such as 50Mbit/s,20ms; buffers and traffic rates are
+        scaled with it.
+    out : DIR
+        Folder of the report; results/SUITE without it.
+    as_json
+        Print one JSON object per law and scenario; write no files unless --out is given.
+    page : FILE
+        Also write the comparison as Markdown.
     """
     from forebay._base import progress
     from forebay.campaign import suite as suites
@@ -68,38 +79,37 @@ def suite(
         for line in results.lines():
             print_json(line)
     if results.cases and (call.folder is not None or page is not None):
-        _report(results, plan, call)
+        _report(results, call)
     if results.partial:
         raise stopped(
-            results.made,
-            results.wanted,
+            results.finished,
+            results.total,
             interrupted=results.interrupted,
             reported=bool(results.cases),
             by_input=results.of_law,
         )
 
 
-def _report(results: Suite, plan: PlannedSuite, call: Invocation) -> None:
-    """Write the numbers, print the comparison, and draw the pages."""
+def _report(results: Suite, call: Invocation) -> None:
+    """Write the numbers, print the comparison, and write the pages."""
     from forebay._base import progress
     from forebay.campaign import suite_page as pages
     from forebay.report import result_files
 
-    about = pages.About(plan.settings, plan.link, call.command, call.digest)
     out = call.folder
     if out is not None:
-        pages.write_numbers(results, about, out)
+        pages.write_numbers(results, out, call.command, call.digest)
     with call.drawing(
-        f"{out / result_files.NUMBERS} has the numbers" if out else "nothing is left"
+        f"the numbers are in {out / result_files.NUMBERS}" if out else "no file was written"
     ):
         if not call.as_json:
             _show(results)
         if out is not None:
-            with progress.bar(what="figures") as watch:
-                where = pages.write(results, about, out, watch)
+            with progress.bar(unit="figures") as watch:
+                where = pages.write(results, out, call.command, watch)
             call.tell("Report", where)
             call.show(where)
-    call.publish_page(lambda: pages.markdown(results, about))
+    call.publish_page(lambda: pages.markdown(results, call.command))
 
 
 def _show(results: Suite) -> None:
@@ -110,9 +120,9 @@ def _show(results: Suite) -> None:
     if count := len(results.whole()):
         table = pages.comparison(results, SHOWN)
         columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
-        intervals = "± half the 95 % confidence interval"
-        note = f" {intervals}" if len(results.seeds) > 1 else "; one seed: no interval"
+        interval = " ± half of the 95 % confidence interval"
+        note = interval if len(results.seeds) > 1 else "; no interval, because there is one seed"
         options.print_table(columns, table.rows).print(
-            f"means over {count} case{'s' if count > 1 else ''}{note}", style="dim"
+            f"mean over {count} case{'s' if count > 1 else ''}{note}", style="dim"
         )
-    print(f"{results.made} runs in {results.elapsed_s:.0f} s")
+    print(f"{results.finished} runs in {results.elapsed_s:.0f} s")

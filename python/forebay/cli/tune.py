@@ -1,4 +1,4 @@
-"""`forebay tune`: one law for a range of links, and why."""
+"""`forebay tune`: one law with one set of parameters for a range of links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from forebay.cli.invocation import Invocation, command_line, print_errors, print
 from forebay.cli.main import FAILED
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
     from forebay.tuning.check import TuningEstimate
@@ -26,16 +25,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RangeOptions:
-    """The range of links, and their traffic.
+    """The range of links and their traffic.
 
-    rtt: Propagation both ways, such as 20..200ms; 20ms,80..200ms for classes of flows.
-    flows: Long-lived TCP flows, such as 10..400; 5..10,20 for classes of flows.
-    rate: Rate of the link, or its range, such as 5..50Mbit/s; needed without --trace.
-    trace FILE: File of a recorded link, as `rate_trace` of a scenario: gains hold over the rates
-        that it has, and packets run over the recording.
-    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
-        out.
-    set_: Set a key of the packet runs, such as bottleneck.ecn=true.
+    Attributes
+    ----------
+    rtt : RTT
+        Range of the two-way propagation delay, such as 20..200ms; with commas, one for each class
+        of flows.
+    flows : FLOWS
+        Range of the number of long-lived TCP flows, such as 10..400; with commas, one for each
+        class of flows.
+    rate : RATE
+        Rate of the link or its range, such as 5..50Mbit/s; required without --trace.
+    trace : FILE
+        Recorded link, like `rate_trace` in a scenario: the gains suit its range of rates, and the
+        packet runs replay it.
+    buffer : SIZE
+        Buffer size, such as 500p; the largest bandwidth-delay product without it.
+    set_ : KEY=VALUE
+        Set a key of the packet runs, such as bottleneck.ecn=true.
     """
 
     rtt: str
@@ -57,45 +65,65 @@ def tune(
     for_: str | None = None,
     gains: str = "paper",
     thorough: bool = False,
+    explain: bool = False,
     seeds: int = 10,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     output: options.ReportOptions,
     making: options.RunOptions,
 ) -> None:
-    """Tune laws for a range of links, and recommend one: gains, margins, and why.
+    """Choose a law and its parameters for a range of links.
 
-    goal: delay: least delay, giving up at most 20 % of the goodput anywhere in the range; balance,
-        throughput: a delay that moves least, giving up at most 10 % or 5 %.
-    law: Choose from this law; all of `forebay laws` if none is given.
-    for_ WHAT: Choose among what a router has: linux for Linux's qdiscs, attach also for the laws
-        that `forebay attach` installs; any law if it is left out.
-    thorough: Search each law for all three goals, which takes three times as long; the goal that
-        is asked for alone if it is left out.
-    gains: What the laws beside the choice have: paper, or auto for what their design rules give
-        for the ranges.
-    seeds N: Packet runs that test the chosen law, at each corner.
-    seed N: Seed of the search.
-    out: Folder for the page and the pictures; results/tune if it is left out.
+    The search uses the linear model; packet runs at the corners of the range then choose between
+    the candidates and test the choice.
+
+    Parameters
+    ----------
+    goal : GOAL
+        delay: lowest delay, at up to 20 % less goodput than the best anywhere in the range; balance
+        or throughput: steadiest delay, at up to 10 % or 5 % less.
+    law : LAW
+        Choose from this law; from all of `forebay laws` without it.
+    for_ : WHAT
+        Choose from the laws that a router can run: linux for Linux's qdiscs, attach also for the
+        laws that `forebay attach` installs; from all laws without it.
+    thorough
+        Search each law for all three goals, which takes three times as long.
+    explain
+        Also explain the choice: margins, runners-up and tests, as on the page.
+    gains : WHERE
+        Gains of the laws that the choice is compared with: paper, or auto for those of their design
+        rules.
+    seeds : N
+        Number of packet runs that test the chosen law at each corner.
+    seed : N
+        Seed of the search.
+    out : DIR
+        Folder of the page and the figures; results/tune without it.
     """
     from forebay._base import progress
     from forebay._base.publication import digest_of
     from forebay.tuning import recommendation, tuning
+    from forebay.tuning.ranges import LinkRange
 
     digest = digest_of([astuple(links), (law, gains, thorough), goal, for_, seeds, seed])
     call = Invocation.begun(
         output, "tune", command_line(), digest=lambda: digest, numbers=recommendation.JSON
     )
     with progress.stages() as watch:
-        result = tuning.tune(
-            links.rate, links.rtt, links.flows, goal=goal, laws=law or (), packet=links.packet,
-            buffer=links.buffer, seeds=seeds, seed=seed, threads=making.threads,
-            trace=links.trace, tcp=links.tcp, overrides=links.set_ or (), gains=gains,
-            for_=for_ or "", thorough=thorough, watch=watch, announce=_announce,
-            store=call.store(making),
+        ranges = LinkRange(
+            links.rate, links.rtt, flows=links.flows, packet=links.packet, buffer=links.buffer,
+            senders=links.tcp, trace=links.trace,
         )  # fmt: skip
-    _report(result, call)
+        # The function checks the names, for messages that are the same everywhere.
+        names: dict[str, Any] = {"goal": goal, "gains": gains, "router": for_}
+        result = tuning.tune(
+            ranges, laws=law, **names, overrides=links.set_ or (), seeds=seeds, seed=seed,
+            threads=making.threads, store=call.store(making), thorough=thorough, watch=watch,
+            announce=_announce,
+        )  # fmt: skip
+    _report(result, call, explain=explain)
     if result.error is not None:
-        # No input is at fault, whatever the error says.
+        # An error after the input was checked is not a fault of the input.
         own = isinstance(result.error, ScenarioError)
         raise RuntimeError(result.faults[-1]) if own else result.error
     print_errors(result.faults)
@@ -108,7 +136,7 @@ def tune(
         call.show(call.folder / recommendation.PAGE)
 
 
-def _report(result: Tuning, call: Invocation) -> None:
+def _report(result: Tuning, call: Invocation, *, explain: bool) -> None:
     """Write the numbers, print the recommendation, and draw the page."""
     from forebay._base import quantities
     from forebay.tuning import recommendation
@@ -116,85 +144,94 @@ def _report(result: Tuning, call: Invocation) -> None:
     out = call.folder if result.searched else None
     facts = recommendation.numbers(result)
     if out is not None:
-        # Hours of runs: they are on the disk before anything is made of them.
+        # The numbers took up to hours: they are written before anything else is done with them.
         recommendation.write_numbers(facts | {"digest": call.digest}, out, call.command)
     facts["reasons"] = recommendation.reasons(result, facts)
     if call.as_json:
         print_json(quantities.finite(facts))
     elif result.screened:
         folder = call.folder
-        _show(facts, recommendation.commands(result, folder) if folder is not None else [])
+        commands = recommendation.commands(result, folder) if folder is not None else []
+        _show(result, facts, commands, explain=explain)
     if out is not None:
         recommendation.write_numbers(facts | {"digest": call.digest}, out, call.command)
-        with call.drawing(f"{out / recommendation.JSON} has the numbers", "writing the page"):
+        with call.drawing(f"the numbers are in {out / recommendation.JSON}", "writing the page"):
             recommendation.write_files(result, facts, out, call.command)
         if result.chosen is not None:
             call.tell("Page", out / recommendation.PAGE)
 
 
 def _announce(expected: TuningEstimate) -> None:
-    """Print what will be done, and how long that takes."""
+    """Print the extent of the search and the time that it takes."""
     from forebay._base import progress
 
     cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
     searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
     print_errors(
         [
-            f"This takes {progress.about(expected.total_s)} on {cores}: {searches} by the linear "
-            f"model, then about {round(expected.runs, -2) or expected.runs} packet runs of "
-            f"{expected.simulated_s:g} s for {expected.laws} laws"
+            f"expected time: {progress.about(expected.total_s)} on {cores}, for {searches} in the "
+            f"linear model and about {round(expected.runs, -2) or expected.runs} packet runs of "
+            f"{expected.simulated_s:g} s ({expected.laws} laws)"
         ]
     )
 
 
 def _done(result: Tuning) -> str:
+    """Return how far a tuning had come, in words."""
     if result.tested:
-        return f"the chosen law was tested with {result.seeds} seeds, and is reported"
+        return f"the chosen law was tested with {result.seeds} seeds and is reported"
     if result.chosen is not None:
-        return "a law was chosen, but not tested; it is reported"
+        return "a law was chosen and is reported, but it was not tested"
     number = len(result.searched)
     if not number:
-        return "no search had ended, and nothing is left"
+        return "no search had finished, and no output was written"
     return (
-        f"{number} {'search' if number == 1 else 'searches'} had ended, and "
-        f"{'is' if number == 1 else 'are'} kept; nothing had been checked with packets"
+        f"{number} {'search' if number == 1 else 'searches'} had finished and "
+        f"{'is' if number == 1 else 'are'} kept; no candidate had been tested with packets"
     )
 
 
-def _show(facts: dict[str, Any], commands: Sequence[str]) -> None:
-    """Print the recommendation: the choice and a router's commands first, then the reasons."""
-    screen = options.console(100)
-    first, *paragraphs = facts["reasons"]
-    screen.print(first, markup=False)
+def _show(result: Tuning, facts: dict[str, Any], commands: Sequence[str], *, explain: bool) -> None:
+    """Print the recommendation: the choice, the candidates, warnings, the law and its commands."""
+    from forebay.report.designs import print_commands, print_item
+    from forebay.report.templates import paragraphs
+    from forebay.tuning.recommendation import FORMS
+
+    screen = options.console(80)
+    answer, *warnings = paragraphs(
+        "tune_summary.txt.j2",
+        range_text=str(result.ranges),
+        this_for=facts["for"],
+        **facts,
+        **FORMS,
+    )
+    screen.print(answer, markup=False)
     screen.print()
-    _show_router(screen, facts)
     if facts["candidates"]:
         _show_choices(facts)
-    for paragraph in paragraphs:
-        screen.print(paragraph, markup=False)
+    for warning in warnings:
+        print_item(screen, f"warning: {warning}")
+    if warnings:
         screen.print()
-    if commands and facts["toml"]:
+    if explain:
+        for paragraph in facts["reasons"]:
+            screen.print(paragraph, markup=False)
+            screen.print()
+    if facts["toml"]:
         screen.print("The law for a scenario:")
         screen.print()
         for line in facts["toml"].splitlines():
             screen.print(f"    {line}", markup=False)
         screen.print()
-        options.print_indented(screen, "To run it:", commands)
-
-
-def _show_router(screen: Console, facts: dict[str, Any]) -> None:
-    """Print the commands that set up a router; without any, that no Linux has the law."""
-    attach, law = facts["attach"], facts["law"]
-    options.print_indented(screen, "On a router with Linux:", facts["router"])
-    options.print_indented(
-        screen,
-        "With Forebay on the router, where it can be changed and watched:",
-        [attach] if attach else [],
-    )
-    if law and not facts["router"] and not facts["for"]:
-        has = "has no qdisc" if attach else "has no qdisc, and forebay attach no program,"
-        screen.print(f"Linux {has} for {law}; --for linux chooses among what a router has.")
-        screen.print()
+    attach = [facts["attach"]] if facts["attach"] else []
+    for heading, lines in [
+        ("On a router with Linux:", facts["router"]),
+        ("With Forebay on the router:", attach),
+        ("To run it:", commands),
+    ]:
+        if lines:
+            print_commands(screen, heading, lines)
+            screen.print()
 
 
 def _show_choices(facts: dict[str, Any]) -> None:
@@ -206,8 +243,8 @@ def _show_choices(facts: dict[str, Any]) -> None:
     from forebay.tuning import recommendation
 
     columns = [
-        *(Column("", sentence=True), Column("set-point"), Column("deviation", "ms")),
-        *(Column("95th pct.", "ms"), Column("goodput", "% of best")),
+        *(Column("candidate", sentence=True), Column("target"), Column("delay, P95", "ms")),
+        *(Column("delay, SD", "ms"), Column("goodput", "% of best")),
     ]
 
     def row(choice: dict[str, Any]) -> list[Text]:
@@ -215,14 +252,14 @@ def _show_choices(facts: dict[str, Any]) -> None:
         cells = (
             f"{choice['label']} (chosen)" if choice["chosen"] else choice["label"],
             choice["set_point"],
-            in_figures(1e3 * choice["worst_deviation_s"]),
             in_figures(1e3 * choice["worst_delay_p95_s"]),
-            f"{100 * choice['goodput_of_best']:.1f}",
+            in_figures(1e3 * choice["worst_deviation_s"]),
+            f"{100 * choice['goodput_of_best']:.0f}",
         )
         return [Text(cell, style) for cell in cells]
 
     rows = [row(choice) for choice in recommendation.choices(facts["candidates"])]
-    title = f"Choices, {recommendation.choices_are(facts)}"
-    screen = options.print_table(columns, rows, width=100, title=title)
+    title = f"Worst case of each candidate; {recommendation.choices_are(facts)}"
+    screen = options.print_table(columns, rows, width=80, title=title)
     screen.print(Text(recommendation.NAMES_SAY, style="dim"))
     screen.print()

@@ -1,8 +1,8 @@
-"""Two sets of runs compared: independent runs against tolerances, and saved results pair by pair.
+"""Comparisons of two sets of runs: independent runs with tolerances, and saved results in pairs.
 
-`agreements` holds the runs of one side against those of a reference, metric by metric, with Welch's
-interval of the difference: engines, real Linux and ns-2 are compared so. `compare` pairs the runs
-of two saved results by point and seed and tests each difference.
+`agreements` compares the runs of one side with those of a reference, metric by metric, with Welch's
+interval of the difference. Engines, real Linux and ns-2 are compared in this way. `compare` pairs
+the runs of two saved results by point and seed, and tests each difference.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean as exact_mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from forebay._base import quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, check_metrics
 from forebay._base.statistics import LEVEL
 from forebay._native import ScenarioError
@@ -30,6 +31,10 @@ from forebay.experiment.table import Cell
 
 if TYPE_CHECKING:
     from forebay.report.plot import Plot
+
+
+#: Figures of a comparison of two results.
+ComparisonPicture = Literal["differences"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,8 @@ class Tolerance:
     scale, digits
         From the column's unit to the title's, and decimals in a table.
     predicts : bool
-        True if a reference of one run is judged by the interval that a further run of the tested
-        side would fall into; otherwise one run leaves the interval unknown.
+        True to judge a reference of one run by the prediction interval of the tested side;
+        otherwise the interval of a single run is unknown.
     """
 
     metric: str
@@ -107,8 +112,8 @@ class Agreement:
     def half_width(self) -> float:
         """Half of the 95 % interval of the difference.
 
-        NaN where either side has one run, or where the runs of each side are all alike. Zero where
-        several runs of both sides all have nothing at all, such as no drop.
+        NaN if either side has one run, or if the runs of each side are all alike. Zero if several
+        runs of both sides are all zero, such as without any drop.
         """
         if len(self.reference) == 1 and self.tolerance.predicts:
             return prediction_half_width(self.tested)
@@ -127,7 +132,7 @@ class Agreement:
             sides = (self.tested, self.reference)
             widths.append(rule.spreads * max(float(np.std(side, ddof=1)) for side in sides))
         if rule.level is not None:
-            # Without an interval, as where all runs of each side are alike, there is no chance.
+            # There is no interval if all runs of each side are alike.
             half_width = self._welch(rule.level)[1]
             widths.append(0.0 if math.isnan(half_width) else half_width)
         return max(widths)
@@ -139,7 +144,7 @@ class Agreement:
 
     @property
     def proven(self) -> bool:
-        """True if the whole interval is outside, so that no chance of the seeds made the miss."""
+        """True if the whole interval is outside the limit, so that chance is excluded."""
         return abs(self.difference) - self.half_width > self.limit
 
     @property
@@ -159,7 +164,7 @@ class Agreement:
 
     @property
     def text(self) -> str:
-        """The means, `reference → tested`."""
+        """The means as "reference → tested"."""
         sides = (self.reference, self.tested)
         return " → ".join(self.tolerance.text(exact_mean(values)) for values in sides)
 
@@ -180,9 +185,10 @@ def agreements(
     tested, reference : DataFrame
         A row for each run.
     on : sequence of str
-        Columns that tell cells apart; seeds within a cell are independent runs.
+        Columns that identify a cell; seeds within a cell are independent runs.
     tolerances : sequence of Tolerance
-        What is compared. A metric that a run of the reference lacks (NaN) is left out of its cell.
+        The compared metrics. A metric that a run of the reference lacks (NaN) is left out of its
+        cell.
 
     Returns
     -------
@@ -201,9 +207,19 @@ def agreements(
 
 
 def prediction_half_width(values: Sequence[float], further: int = 1) -> float:
-    """Return half of the 95 % interval that holds the mean of so many further runs.
+    """Return half of the 95 % prediction interval of the mean of further runs.
 
-    Infinite for one value, whose spread is unknown.
+    Parameters
+    ----------
+    values : sequence of float
+        A metric in each run.
+    further : int
+        Number of further runs.
+
+    Returns
+    -------
+    float
+        Half of the interval; infinite for a single value, whose variance is unknown.
     """
     count = len(values)
     if count < 2:
@@ -212,11 +228,11 @@ def prediction_half_width(values: Sequence[float], further: int = 1) -> float:
     return statistics.student_quantile(count - 1) * deviation
 
 
-#: The results, as rows and pages call them.
+#: Names of the two results in rows and on pages.
 SIDES = ("A", "B")
-#: Of a difference, what JSON has as it is.
+#: Fields of a difference that JSON has unchanged.
 PLAIN = ("metric", "laws", "point", "seeds", "unpaired", "difference", "p", "alike")
-#: Of all points together.
+#: Name of all points together.
 EVERYWHERE = "all points"
 
 
@@ -229,20 +245,20 @@ class MetricDifference:
     laws : tuple of str
         The laws in A and in B.
     a, b : Cell
-        Means over the runs that have a partner of the same point and seed on the other side; over
-        all runs where none has one.
+        Means over the runs that have a partner with the same point and seed in the other result;
+        over all runs if none has a partner.
     seeds : int
         Seeds that both have.
     unpaired : tuple of int
-        Runs of A and of B that have no partner, and are left out.
+        Numbers of runs of A and of B that have no partner, and are left out.
     difference : float
         Mean of B less that of A, over the pairs.
     half_width : float
-        Half of its interval of 95 %; NaN for fewer than two common seeds, and where every seed
-        gives the same difference.
+        Half of its 95 % interval; NaN for fewer than two common seeds, and if every seed gives the
+        same difference.
     p : float
-        Of a paired t-test, adjusted for the laws and points that the metric is compared at; NaN
-        where there is no interval.
+        P value of a paired t-test, adjusted for the number of laws and points at which the metric
+        is compared; NaN without an interval.
     """
 
     metric: str
@@ -262,11 +278,11 @@ class MetricDifference:
 
     @property
     def alike(self) -> bool:
-        """True if several seeds all give this very difference, so that there is no test."""
+        """True if several seeds all give exactly this difference, so that there is no test."""
         return self.seeds > 1 and math.isnan(self.p)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON, with the means of both."""
+        """Return the difference for JSON, with the means of both results."""
         plain = {name: getattr(self, name) for name in PLAIN}
         return {**plain, "a": self.a.mean, "b": self.b.mean, "ci95": self.half_width}
 
@@ -278,9 +294,16 @@ class MetricDifference:
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """The differences between two saved results. Printed, and in a notebook, it shows a table.
+    """The differences between two saved results; a notebook and `print` show a table.
 
-    laws, points: of A and of B, those that belong together.
+    Attributes
+    ----------
+    a, b : SavedResult
+        The results.
+    metrics : sequence of str
+        The compared metrics.
+    laws, points : sequence of (str, str)
+        Matched names in A and in B.
     """
 
     a: SavedResult
@@ -296,7 +319,7 @@ class ResultComparison:
 
     @cached_property
     def differences(self) -> list[MetricDifference]:
-        """Each metric of each law over all points together; of a link at each direction."""
+        """The differences of each metric and law, over all points or for each direction."""
         return self.at_points if self.apart else self._differences()
 
     @property
@@ -306,17 +329,34 @@ class ResultComparison:
 
     @cached_property
     def at_points(self) -> list[MetricDifference]:
-        """Each metric of each law at each point; the same as `differences` if there is one."""
+        """The differences of each metric and law at each point."""
         return self._differences(["point"]) if len(self.points) > 1 else self._differences()
 
-    def plot(self) -> Plot:
-        """Draw each difference as a share of A, with its 95 % interval."""
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each difference of `differences`."""
+        return pl.DataFrame([difference.to_dict() for difference in self.differences])
+
+    def plot(self, kind: ComparisonPicture = "differences") -> Plot:
+        """Draw each difference as a share of A, with its 95 % interval.
+
+        Parameters
+        ----------
+        kind : {"differences"}, optional
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure.
+        """
         from forebay.comparison import comparison_page as page
 
+        if kind not in (kinds := get_args(ComparisonPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         return page.differences(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:
-        """Write compare.html and compare.json to `out`; return where the page is."""
+        """Write compare.html and compare.json to the folder `out`, and return the page."""
         from forebay.comparison import comparison_page as page
 
         return page.write(self, out)
@@ -333,11 +373,11 @@ class ResultComparison:
         from forebay.report import notebook
 
         table = page.table(self.differences)
-        return notebook.html("A beside B", table.heads, table.rows, self.plot())
+        return notebook.html("A compared with B", table.heads, table.rows, self.plot())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
-        told: dict[str, Any] = {
+        """Return the comparison for JSON."""
+        document: dict[str, Any] = {
             side: {
                 "folder": str(result.folder),
                 "title": result.title,
@@ -349,8 +389,8 @@ class ResultComparison:
             for side, result in zip(SIDES, (self.a, self.b), strict=True)
         }
         lines = [*self.differences, *(self.at_points if self.averaged else [])]
-        told["differences"] = [quantities.finite(line.to_dict()) for line in lines]
-        return told
+        document["differences"] = [quantities.finite(line.to_dict()) for line in lines]
+        return document
 
     def _differences(self, by: Sequence[str] = ()) -> list[MetricDifference]:
         """Return the differences over all points, or at each of them."""
@@ -364,14 +404,14 @@ class ResultComparison:
                 if not (a.is_empty() or b.is_empty()):
                     point = self._everywhere if place is None else place
                     of_metric.append(_difference(metric, laws, point, a, b))
-            # A metric that is nowhere more than nothing, as marks without ECN, says nothing.
+            # A metric that is zero everywhere, such as marks without ECN, is left out.
             if any(line.a.mean or line.b.mean for line in of_metric):
                 lines += _adjusted(of_metric)
         return lines
 
     @property
     def _everywhere(self) -> str:
-        """The name of all points together; the only one has its own label."""
+        """The name of all points together, or the label of the only point."""
         return EVERYWHERE if len(self.points) > 1 else self._label(self.points[0])
 
     def _label(self, pair: tuple[str, str]) -> str:
@@ -385,7 +425,7 @@ class ResultComparison:
 
 
 def _runs(rows: pl.DataFrame, metric: str, law: str, place: str | None) -> pl.DataFrame:
-    """Return the runs of a law, at one point or at all, that have a value: point, seed, value."""
+    """Return point, seed and value of the runs of a law, at one point or at all of them."""
     at = pl.lit(value=True) if place is None else pl.col("point") == place
     runs = rows.filter(pl.col("law") == law, at).select(
         "point", "seed", pl.col(metric).cast(pl.Float64).alias("value")
@@ -394,7 +434,7 @@ def _runs(rows: pl.DataFrame, metric: str, law: str, place: str | None) -> pl.Da
 
 
 def _adjusted(lines: list[MetricDifference]) -> list[MetricDifference]:
-    """Return the differences of a metric with p values that are adjusted for their number."""
+    """Return the differences of a metric with adjusted p values (Holm's method)."""
     adjusted = iter(statistics.holm([line.p for line in lines if line.p == line.p]))
     return [replace(line, p=next(adjusted)) if line.p == line.p else line for line in lines]
 
@@ -406,7 +446,7 @@ def _difference(
     a: pl.DataFrame,
     b: pl.DataFrame,
 ) -> MetricDifference:
-    """Return the difference over the runs that have a partner of the same point and seed."""
+    """Return the difference of a metric over the runs with a partner of the same point and seed."""
     pairs = a.join(b, on=["point", "seed"], suffix="_b", maintain_order="left")
     unpaired = (a.height - pairs.height, b.height - pairs.height)
     if pairs.is_empty():
@@ -422,7 +462,7 @@ def _difference(
 
 
 def _by_seed(runs: pl.DataFrame, column: str) -> NDArray[np.float64]:
-    """Return the values in the order of the seeds, each the mean over its points."""
+    """Return the mean over the points for each seed, in the order of the seeds."""
     means = runs.sort("seed", "point").group_by("seed", maintain_order=True).agg(column)
     return np.array([np.mean(values) for values in means[column].to_list()])
 
@@ -434,16 +474,30 @@ def _cell(values: NDArray[np.float64]) -> Cell:
 def compare(
     a: str | os.PathLike[str], b: str | os.PathLike[str], *, metrics: str | Sequence[str] = ()
 ) -> ResultComparison:
-    """Return the differences between two saved results, and whether they may be chance.
+    """Test the differences between two saved results.
 
-    a, b: folders that `forebay run` or `forebay study` has written, or data files of flent, one or
-    a folder of them. metrics: one or several names; what
-    laws are compared by if none is named.
+    Laws and points are matched by their labels; the only law or point of each result matches the
+    other. One seed gives both results the same flows and start times, so that a paired t-test over
+    the common seeds tests each difference. Holm's method adjusts the p values of each metric for
+    their number.
 
-    Laws and points are matched by their labels, or where each result has one, that one with the
-    other. One seed gives both the same flows and start times, so a paired t-test over the seeds
-    that both have tests each difference; of a metric the p values are adjusted for their number by
-    Holm's method. Raises `ScenarioError`.
+    Parameters
+    ----------
+    a, b : path
+        Folders that `forebay run` or `forebay study` has written, or data files of flent, or a
+        folder of them.
+    metrics : str or sequence of str
+        Names of metrics; the usual ones by default.
+
+    Returns
+    -------
+    ResultComparison
+        The comparison.
+
+    Raises
+    ------
+    ScenarioError
+        If a result cannot be read, or if the results have no law or point in common.
     """
     metrics = quantities.listed(metrics)
     check_metrics(metrics)
@@ -458,20 +512,20 @@ def compare(
 
 
 def _matched(
-    what: str, a: SavedResult, b: SavedResult, of_a: list[str], of_b: list[str]
+    kind: str, a: SavedResult, b: SavedResult, of_a: list[str], of_b: list[str]
 ) -> list[tuple[str, str]]:
-    """Return the names that both have, or the only one of each."""
+    """Return the names that both results have, or the only name of each. Raises `ScenarioError`."""
     if common := [name for name in of_a if name in of_b]:
         return [(name, name) for name in common]
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
     raise ScenarioError(
-        f"compare: found no {what} in both: {a.folder} has {_some(of_a)}, {b.folder} has "
-        f"{_some(of_b)}, allowed: results with a {what} in common"
+        f"compare: the results have no {kind} in common: {a.folder} has {_first(of_a)}, {b.folder} "
+        f"has {_first(of_b)}"
     )
 
 
-def _some(names: list[str]) -> str:
-    """Return the first, and how many more: a name may be as long as a sweep has axes."""
+def _first(names: list[str]) -> str:
+    """Return the first name and the number of others: a name is as long as a sweep has axes."""
     first = f'"{names[0]}"' if names and names[0] else "one without a name"
     return f"{first} and {len(names) - 1} more" if len(names) > 1 else first

@@ -1,4 +1,4 @@
-"""The words, the table, the figure and the page of a comparison of two saved results."""
+"""The sentences, the table, the figure and the page of a comparison of two saved results."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.text import Text
 from forebay._base import terminal_table
 from forebay._base.metrics import METRICS, Metric, p_text, with_interval
 from forebay._base.publication import publish
+from forebay._base.registries import title_of
 from forebay._base.terminal_table import Column, RowGroup
 from forebay.report import parts
 from forebay.report.plot import Plot, one_panel, styled
@@ -25,11 +26,25 @@ if TYPE_CHECKING:
     from forebay.experiment.table import Cell
 
 PAGE, NUMBERS = "compare.html", "compare.json"
+#: Largest number of differences that the terminal describes.
+MOST_SENTENCES = 5
 
 
 def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
-    """Return a row for each difference; a star marks those beyond chance. `short` leaves the
-    intervals of A and B out, so that a terminal has room for what matters: the difference."""
+    """Return a row for each difference; a star marks the significant ones.
+
+    Parameters
+    ----------
+    lines : sequence of MetricDifference
+        The differences.
+    short : bool
+        True to leave out the intervals of A and B, so that a terminal shows the difference.
+
+    Returns
+    -------
+    Table
+        The table.
+    """
 
     def mean(cell: Cell, metric: Metric) -> str:
         text = mean_text(cell, metric)
@@ -43,7 +58,7 @@ def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
         rows.append(
             [
                 metric.heading,
-                # A link's "up (client to server)" is "up".
+                # A link's direction "up (client to server)" is shortened to "up".
                 *([line.point.partition(" (")[0] if short else line.point] if pointed else []),
                 law_name(line),
                 mean(line.a, metric),
@@ -58,67 +73,85 @@ def table(lines: Sequence[MetricDifference], *, short: bool = False) -> Table:
 
 
 def law_name(line: MetricDifference) -> str:
-    """Return the law, or both where they differ."""
+    """Return the name of the law, or both where A and B have different laws."""
     return " → ".join(dict.fromkeys(line.laws))
 
 
 def sentences(comparison: ResultComparison) -> list[str]:
-    """Return what differs beyond chance, first what changed most."""
+    """Return a sentence for each significant difference, the largest relative change first.
+
+    Without any, the only sentence says so, and why.
+    """
     lines = comparison.differences
-    said: list[str] = []
+    if all(line.difference == 0 and (line.alike or line.seeds == 1) for line in lines):
+        return ["Both results have the same numbers."]
+    texts: list[str] = []
     beyond = [line for line in lines if line.significant]
     for line in sorted(
         beyond, key=lambda line: -abs(line.share if line.share == line.share else 0)
     ):
         metric = METRICS[line.metric]
-        more = "more" if line.difference > 0 else "less"
+        change_word = "higher" if line.difference > 0 else "lower"
         share = f" ({100 * line.share:+.1f} %)" if line.share == line.share else ""
         change = with_interval(abs(metric.scale * line.difference), metric.scale * line.half_width)
-        # Of a share the difference is in points: what stands in brackets is another per cent.
+        # The difference of two shares is in percentage points.
         unit = "points" if metric.unit == "%" else metric.unit
         a, b = (mean_text(cell, metric).partition(" ±")[0] for cell in (line.a, line.b))
         at = f", {line.point}" if comparison.apart else ""
-        said.append(
-            f"{law_name(line)}{at}, {metric.title}: {change} {unit}".rstrip()
-            + f" {more} in B, {b} instead of {a}{share}."
+        name = " → ".join(map(title_of, dict.fromkeys(line.laws)))
+        texts.append(
+            f"{name}{at}: {metric.title} is {change} {unit}".rstrip()
+            + f" {change_word} in B: {b} instead of {a}{share}."
         )
-    if all(line.difference == 0 and (line.alike or line.seeds == 1) for line in lines):
-        return ["Both have the same numbers."]
-    if not said:
+    if not texts:
         if any(line.p == line.p for line in lines):
-            why = "is beyond chance"
+            why = "is statistically significant"
         elif any(line.alike for line in lines):
-            why = "can be tested: all seeds gave the same"
+            why = "can be tested, because all seeds gave the same difference"
         else:
-            why = "can be tested: fewer than two seeds are common"
-        said.append(f"No difference {why}.")
-    return said
+            why = "can be tested, because the results have fewer than two seeds in common"
+        texts.append(f"No difference {why}.")
+    return texts
+
+
+def verdict(comparison: ResultComparison) -> str:
+    """Return how many differences are significant, for the first line of a terminal."""
+    lines = comparison.differences
+    significant = sum(line.significant for line in lines)
+    if not significant:
+        return sentences(comparison)[0]
+    return f"{significant} of {len(lines)} differences are statistically significant."
 
 
 def pairing(comparison: ResultComparison) -> list[str]:
-    """Return what a reader must know of the pairs that the differences are of."""
+    """Return remarks on unpaired runs and on differences without a test."""
     lines = comparison.differences
     remarks = []
     for side, place in (("A", 0), ("B", 1)):
         unpaired = max((line.unpaired[place] for line in lines), default=0)
         if unpaired:
             runs = f"{unpaired} runs" if unpaired > 1 else "1 run"
-            up_to = "up to " if len({line.unpaired[place] for line in lines}) > 1 else ""
-            left_out = "are left out" if any(line.seeds for line in lines) else "have no partner"
+            left_out = (
+                "are left out"
+                if any(line.seeds for line in lines)
+                else "are compared without pairing"
+            )
+            count = f"up to {runs}" if len({line.unpaired[place] for line in lines}) > 1 else runs
+            verb = "has" if count == "1 run" else "have"
             remarks.append(
-                f"Not paired: {up_to}{runs} of {side} for each law, whose point and seed the other "
-                f"result does not have; they {left_out}."
+                f"Of each law, {count} of {side} {verb} no partner with the same point and seed in "
+                f"the other result; they {left_out}."
             )
     if alike := sum(line.alike for line in lines):
         remarks.append(
-            f"No test of {alike} of {len(lines)} differences, which all seeds give to the bit: "
-            "that shows nothing of chance."
+            f"{alike} of {len(lines)} differences have no test, because all seeds gave exactly the "
+            "same difference."
         )
     return remarks
 
 
 def notes(comparison: ResultComparison) -> list[str]:
-    """Return what a reader must know of both results."""
+    """Return remarks on the two results, such as different engines or missing laws."""
     remarks = []
     for side, result in (("A", comparison.a), ("B", comparison.b)):
         if result.partial:
@@ -127,12 +160,14 @@ def notes(comparison: ResultComparison) -> list[str]:
     engines = (comparison.a.engine, comparison.b.engine)
     if len(set(engines)) > 1:
         remarks.append(
-            f"Two engines: {engines[0]} made A, and {engines[1]} B. A seed draws other numbers on "
-            "each, so that a pair of runs has no more in common than any two."
+            f"A was made by the engine {engines[0]}, B by {engines[1]}. A seed draws different "
+            "numbers on each engine, so that pairing does not reduce the variance."
         )
     versions = {comparison.a.version, comparison.b.version}
     if len(versions) > 1:
-        remarks.append(f"Forebay {comparison.a.version} made A, and {comparison.b.version} B.")
+        remarks.append(
+            f"A was made by Forebay {comparison.a.version}, B by {comparison.b.version}."
+        )
     left_out = {
         law
         for result, place in ((comparison.a, 0), (comparison.b, 1))
@@ -140,29 +175,45 @@ def notes(comparison: ResultComparison) -> list[str]:
         if law not in [pair[place] for pair in comparison.laws]
     }
     if left_out:
-        remarks.append(f"In one of them alone: {', '.join(sorted(left_out))}.")
+        remarks.append(f"Only in one result: {', '.join(sorted(left_out))}.")
     points = len({*comparison.a.points, *comparison.b.points}) - len(comparison.points)
     if points > 0 and len(comparison.points) > 1:
-        remarks.append(f"{points} points are in one of them alone, and left out.")
+        remarks.append(f"{points} points are only in one result and are left out.")
     return remarks
 
 
 def show(console: Console, comparison: ResultComparison) -> None:
-    """Print both results, the table, and what it says."""
+    """Print the verdict, the largest differences, the table, and remarks.
+
+    Parameters
+    ----------
+    console : Console
+        Where they are printed.
+    comparison : ResultComparison
+        The comparison.
+    """
+    largest = sentences(comparison)
+    console.print(Text(verdict(comparison)))
+    if any(line.significant for line in comparison.differences):
+        for sentence in largest[:MOST_SENTENCES]:
+            console.print(Text(f"- {sentence}"))
+        if len(largest) > MOST_SENTENCES:
+            console.print(Text(f"- {len(largest) - MOST_SENTENCES} more are marked * in the table"))
+    console.print()
     for side, result in (("A", comparison.a), ("B", comparison.b)):
         title = f"  {result.title}" if result.title else ""
         console.print(Text.assemble((f"{side}  ", "bold"), str(result.folder), title))
         if result.command:
             console.print(Text(f"   {result.command}", style="dim"))
     console.print()
-    shown = table(comparison.differences, short=True)
-    columns = [Column(head, left=True) for head in shown.heads[: shown.keys]]
-    columns += map(Column.from_heading, shown.heads[shown.keys :])
-    terminal_table.show(console, columns, [RowGroup(shown.rows)], keys=shown.keys)
-    for sentence in [*sentences(comparison), *pairing(comparison), *notes(comparison)]:
-        console.print(Text(sentence))
-    note = "* beyond chance: paired t-tests over the common seeds at 95 %, adjusted within a metric"
+    short = table(comparison.differences, short=True)
+    columns = [Column(head, left=True) for head in short.heads[: short.keys]]
+    columns += map(Column.from_heading, short.heads[short.keys :])
+    terminal_table.show(console, columns, [RowGroup(short.rows)], keys=short.keys)
+    note = "* significant: paired t-test over the common seeds, 5 % level, adjusted per metric"
     console.print(Text(note, style="dim"))
+    for remark in [*pairing(comparison), *notes(comparison)]:
+        console.print(Text(f"note: {remark}"))
 
 
 def write(
@@ -171,8 +222,25 @@ def write(
     command: str = "",
     digest: str = "",
 ) -> Path:
-    """Write the page and the numbers, with the digest of the paths; return where the page is."""
-    title = "A beside B"
+    """Write the page and the numbers to a folder.
+
+    Parameters
+    ----------
+    comparison : ResultComparison
+        The comparison.
+    out : path
+        The folder.
+    command : str
+        Command line that repeats the comparison.
+    digest : str
+        Digest of the paths of both results.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    title = "A compared with B"
     page = html(
         "compare.html.j2",
         title=title,
@@ -192,7 +260,8 @@ def write(
 
 @styled
 def differences(comparison: ResultComparison) -> Plot:
-    """Draw each difference as a share of A, with its 95 % interval; what is zero in A has none."""
+    """Draw each difference as a share of A with its 95 % interval; metrics that are 0 in A are left
+    out."""
     lines = [line for line in comparison.differences if line.share == line.share]
     metrics = list(dict.fromkeys(line.metric for line in lines))
     figure, axes = one_panel(10, 1.2 + 0.45 * max(1, len(metrics)))
@@ -201,7 +270,8 @@ def differences(comparison: ResultComparison) -> Plot:
         of_law = [line for line in lines if _series(comparison, line) == name]
         half_widths = [100 * abs(line.half_width / line.a.mean) for line in of_law]
         places = [
-            metrics.index(line.metric) + parts.aside(index, len(series), 0.6) for line in of_law
+            metrics.index(line.metric) + parts.group_offset(index, len(series), 0.6)
+            for line in of_law
         ]
         shares = [100 * line.share for line in of_law]
         parts.dots(axes, shares, places, index, name, xerr=half_widths)

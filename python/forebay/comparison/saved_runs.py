@@ -1,4 +1,4 @@
-"""Runs on disk as tables: results of Forebay, data files of flent, and kept runs of a reference."""
+"""Saved runs as tables: results of Forebay, data files of flent, and runs of a reference."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from forebay.experiment.engines import PACKETS
 from forebay.experiment.flent import FlentRun
 from forebay.report.result_files import NUMBERS
 
-#: What was run, and where: columns before the metrics.
+#: Columns that identify a run, before the metrics.
 KEYS = {"law": pl.String, "point": pl.String, "seed": pl.UInt64}
 
 
-#: Largest table of numbers in JSON that is read.
+#: Largest file of numbers in JSON that is read.
 MOST_BYTES = 256 << 20
 
 
@@ -42,22 +42,22 @@ class SavedResult:
     Attributes
     ----------
     folder : Path
-        Where it was read.
+        The folder, or the data file of flent.
     title, command, version : str
-        Title, command line, and version of Forebay; empty where they are not known.
+        Title, command line, and version of Forebay; empty if they are unknown.
     engine : str
-        What made the runs.
+        Name of the engine that made the runs.
     partial : bool
         True if some of the runs are missing.
     rows : DataFrame
         A row for each run: law, point, seed, and the metrics of the bottleneck.
     labels : mapping
-        Points as the scenario writes them, by what the rows have, which is the same for "100ms"
-        and "0.1s".
+        Points as the scenario writes them, by the points of the rows, which are the same for
+        "100ms" and "0.1s".
     apart : bool
-        True if the points are the directions of a link, whose mean says nothing.
+        True if the points are the directions of a link, whose mean has no meaning.
     remarks : sequence of str
-        What a reader of the numbers must know of the files.
+        Remarks on the files for the reader of the numbers.
     """
 
     folder: Path
@@ -102,7 +102,7 @@ def read_result(folder: str | os.PathLike[str]) -> SavedResult:
     names, command = ([FACTS, FRAME], "study") if is_study else ([NUMBERS], "run")
     try:
         return _checked(_of_study(path) if is_study else _of_run(path))
-    # A table in Parquet may hold anything, also where a number is expected.
+    # A table in Parquet may hold any type in place of a number.
     except (FormatError, pl.exceptions.PolarsError, TypeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ScenarioError(
@@ -157,7 +157,7 @@ def _of_run(path: Path) -> SavedResult:
 
 
 def _facts(document: Mapping[str, Any]) -> tuple[str, str, str, str, bool]:
-    """Return title, command, version, engine, and whether runs are missing."""
+    """Return title, command, version and engine, and True if runs are missing."""
     title, command, version = (
         input_file.text_value(document.get(key), key) for key in ("title", "command", "forebay")
     )
@@ -174,7 +174,7 @@ def _of_study(path: Path) -> SavedResult:
     axes = frame.columns[frame.columns.index("law") + 1 : frame.columns.index("seed")]
     bottleneck = frame["link"].cast(pl.String)[0] if frame.height else ""
     frame = frame.filter(pl.col("link").cast(pl.String) == bottleneck)
-    # Of a point all rows set the same.
+    # All rows of a point have the same settings.
     settings = frame.select("point", *axes).unique("point", maintain_order=True)
     places = {
         row["point"]: _place({key: row[key] for key in axes}, "") for row in settings.to_dicts()
@@ -193,7 +193,7 @@ def _of_study(path: Path) -> SavedResult:
 
 
 def _frame(file: Path, facts: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the table of a study. Raises `FormatError` if it is not the one that was written."""
+    """Return the table of a study. Raises `FormatError` if it differs from the one written."""
     expected_hash = input_file.optional_table(facts.get(HASHES), HASHES).get(FRAME)
     if expected_hash is not None:
         try:
@@ -207,7 +207,7 @@ def _frame(file: Path, facts: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def _flent_files(path: Path) -> list[Path]:
-    """Return a data file of flent, or those of a folder that has no numbers of Forebay's."""
+    """Return a data file of flent, or those of a folder without a result of Forebay."""
     if path.is_file():
         return [path]
     if not path.is_dir() or (path / FRAME).exists() or (path / NUMBERS).exists():
@@ -216,9 +216,9 @@ def _flent_files(path: Path) -> list[Path]:
 
 
 def _of_flent(path: Path, runs: list[FlentRun]) -> SavedResult:
-    """Return delay and goodput of each file.
+    """Return delay and goodput of data files of flent.
 
-    Files that name no seed are numbered for each law and point.
+    The files of each law and point are numbered where they have no seed.
     """
     counts: Counter[tuple[str, str]] = Counter()
     rows = []
@@ -226,16 +226,20 @@ def _of_flent(path: Path, runs: list[FlentRun]) -> SavedResult:
         place = _place(run.settings, run.point)
         counts[run.law, place] += 1
         delays_s = run.delays_s
-        some = len(delays_s) > 0
+        has_delays = len(delays_s) > 0
         rows.append(
             {
                 "law": run.law,
                 "point": place,
                 "seed": counts[run.law, place] if run.seed is None else run.seed,
                 "goodput_bps": None if math.isnan(run.goodput_bps) else run.goodput_bps,
-                "delay_mean_s": round(float(delays_s.mean()), 12) if some else None,
-                "delay_p95_s": round(float(np.quantile(delays_s, 0.95)), 12) if some else None,
-                "delay_p99_s": round(float(np.quantile(delays_s, 0.99)), 12) if some else None,
+                "delay_mean_s": round(float(delays_s.mean()), 12) if has_delays else None,
+                "delay_p95_s": round(float(np.quantile(delays_s, 0.95)), 12)
+                if has_delays
+                else None,
+                "delay_p99_s": round(float(np.quantile(delays_s, 0.99)), 12)
+                if has_delays
+                else None,
                 "jain": jain(run.flows_bps),
             }
         )
@@ -254,7 +258,7 @@ def _of_flent(path: Path, runs: list[FlentRun]) -> SavedResult:
 
 
 def _remarks(of_files: Sequence[Sequence[str]]) -> list[str]:
-    """Return each remark once, with the number of files that it is about if not of all."""
+    """Return each remark once, with the number of its files unless it concerns all."""
     counts = Counter(remark for remarks in of_files for remark in dict.fromkeys(remarks))
     total = len(of_files)
     return [
@@ -270,26 +274,28 @@ def jain(flows_bps: Sequence[float]) -> float | None:
 
 
 def _place(settings: Mapping[str, object], label: str) -> str:
-    """Return what a point sets, in base units: the same for the same point. One that sets nothing,
-    as a direction of a link, goes by its label."""
+    """Return the settings of a point in base units, or its label if it sets nothing.
+
+    The text is the same for "100ms" and "0.1s"; a direction of a link sets nothing.
+    """
     texts = []
     for key, value in settings.items():
-        known = quantities.read(value)
-        shown = f"{known[0]:.9g}" if known else quantities.toml(value)
-        texts.append(f"{key} = {shown}")
+        number = quantities.read(value)
+        text = f"{number[0]:.9g}" if number else quantities.toml(value)
+        texts.append(f"{key} = {text}")
     return ", ".join(texts) or label
 
 
 @dataclass(frozen=True)
 class KeptRuns:
-    """Runs of a reference, such as real Linux, that a CSV file keeps, a line for each.
+    """Runs of a reference, such as real Linux, in a CSV file with a line for each run.
 
     Attributes
     ----------
     path : Path
         The file; it need not exist.
     cell : mapping
-        Columns that tell what was run, with their types.
+        Columns that identify a cell, with their types.
     values : sequence of str
         Columns of the measured numbers.
     """
@@ -305,16 +311,16 @@ class KeptRuns:
         return pl.Schema(columns | dict.fromkeys(self.values, pl.Float64))
 
     def read(self) -> pl.DataFrame:
-        """Return the runs; none where there is no file."""
+        """Return the runs; none if there is no file."""
         if not self.path.exists():
             return pl.DataFrame(schema=self.schema)
         return pl.read_csv(self.path, schema=self.schema)
 
     def add(self, runs: pl.DataFrame) -> None:
-        """Add runs, in six significant digits: no difference that counts is smaller.
+        """Add runs, in six significant digits, which suffice for any relevant difference.
 
-        A run of the same cell and seed takes the place of the former one. Cells stay in the order
-        in which they came, their seeds go up.
+        A run replaces the former run of the same cell and seed. Cells keep their order, and seeds
+        ascend within a cell.
         """
         both = pl.concat([self.read(), runs.select(*self.schema).cast(self.schema)])
         both = both.with_row_index("row").with_columns(pl.col("row").min().over(*self.cell))
@@ -323,5 +329,5 @@ class KeptRuns:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.schema)
         for run in both.iter_rows():
-            writer.writerow(f"{it:.6g}" if isinstance(it, float) else it for it in run)
+            writer.writerow(f"{cell:.6g}" if isinstance(cell, float) else cell for cell in run)
         publish_file(self.path, text.getvalue())

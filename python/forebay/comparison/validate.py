@@ -1,13 +1,15 @@
-"""Scenarios on two engines or more, side by side: `forebay.validate`."""
+"""Comparison of engines on the same scenarios: `forebay.validate`."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from forebay._base import metrics, quantities, statistics
 from forebay._base.errors import ParameterError
@@ -21,18 +23,21 @@ from forebay.linux.link_engine import MADE_AGAIN, Limits, LinkEngine
 from forebay.report.result_files import finite
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay._native import LawInfo, Observed, PointInfo, Run
     from forebay.experiment.experiment import Experiment, Source
+    from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
 
-#: Of the short transfers alone.
+#: Goodput of the short transfers alone.
 SHORT = Metric(
     "short_goodput_bps", "Goodput, short", "Mbit/s", 1e-6, "goodput of the short transfers"
 )
 METRICS = metrics.METRICS | {SHORT.name: SHORT}
-#: Metrics that are compared, where a run has them.
+#: The compared metrics, where a run has them.
 COMPARED = [
     "queue_mean_pkts",
     "queue_std_pkts",
@@ -47,23 +52,34 @@ COMPARED = [
 ]
 #: Metrics that some scenarios lack.
 SOMETIMES = ["mark_rate", SHORT.name]
-#: What decides whether a law agrees: the mean delay, and the share of packets dropped or marked.
+#: Tolerances by which a law agrees: of the mean delay, and of the share of signalled packets.
 DELAY = Tolerance("delay_mean_s", "delay", share=0.10, least=1e-3, scale=1e3)
 SIGNALS = Tolerance("drop_rate+mark_rate", "loss", share=0.20, scale=100)
-#: What the runs of an engine are called; those of another by its name.
+#: Name of an engine's runs; other engines' runs are called after the engine.
 SIDES = {"packets": "simulated", "link": "real"}
-#: Simulated beside real.
+#: The usual engines.
 ENGINES = tuple(SIDES)
 #: The engine whose runs may be void.
 REAL = "link"
-#: Words for a verdict that another set of runs may turn.
+#: Words for a verdict that other runs may change.
 UNSURE, CHANCE = "unsure", "may be chance"
-#: A run is void if one packet in 1000 is released later, or if the rate is off by more.
+#: A run is void if one packet in 1000 is released later, or if its rate is off by a larger share.
 VOID_LATENESS, VOID_RATE = Limits.void_lateness, Limits.void_rate
 
 
 def signed(difference: float, half_width: float) -> str:
-    """`+difference ± half_width`: the interval to two figures, the difference to its last."""
+    """Return "+difference ± half_width", with two figures of the interval.
+
+    Parameters
+    ----------
+    difference, half_width : float
+        The difference, and half of its interval; NaN for none.
+
+    Returns
+    -------
+    str
+        The text.
+    """
     if not half_width > 0:
         return f"{difference:+.3g}"
     decimals = max(0, 1 - math.floor(math.log10(half_width)))
@@ -74,15 +90,22 @@ def signed(difference: float, half_width: float) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    """Metrics of one law on one side, a value per run."""
+    """The metrics of a law on one side.
+
+    Attributes
+    ----------
+    metrics : list of dict
+        The metrics of each run.
+    observed : sequence of Observed
+        The runs.
+    """
 
     metrics: list[dict[str, float]]
-    #: The runs themselves.
     observed: Sequence[Observed] = ()
 
     def values(self, name: str) -> list[float]:
-        """Return a metric, or the sum of several joined by "+"; NaN where a run has none."""
-        return [sum(run.get(one, math.nan) for one in name.split("+")) for run in self.metrics]
+        """Return a metric of each run, or a sum such as "a+b"; NaN if a run has none."""
+        return [sum(run.get(part, math.nan) for part in name.split("+")) for run in self.metrics]
 
     def mean_and_interval(self, name: str) -> tuple[float, float]:
         """Return the mean and half of its 95 % interval, in the metric's unit."""
@@ -99,23 +122,35 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """A law at a point."""
+    """A law at a point, on both sides.
+
+    Attributes
+    ----------
+    point, law : str
+        Labels of the point and of the law.
+    tested, reference : Side
+        Sound runs of each side, or all of them if every run of a side is void.
+    void, repeats : int
+        Number of void runs in real time, and of all runs in real time.
+    again : int
+        Number of void runs that were repeated.
+    reasons : list of str
+        Reasons why runs are void, each once.
+    info : LawInfo or None
+        The law; None in a test of the arithmetic.
+    names : (str, str)
+        Names of the runs of each side.
+    """
 
     point: str
     law: str
-    #: Sound runs; all, if every one of a side is void.
     tested: Side
     reference: Side
-    #: Runs in real time that stayed void, of `repeats` runs.
     void: int
     repeats: int
-    #: Void runs that were made again.
     again: int
-    #: Why they are void, each reason once.
     reasons: list[str]
-    #: The law; None in a test of the arithmetic.
     info: LawInfo | None = None
-    #: What the runs of each side are called.
     names: tuple[str, str] = ("simulated", "real")
 
     @property
@@ -124,7 +159,7 @@ class Row:
 
     @property
     def counts_void(self) -> bool:
-        """True if there is no sound run, and void ones are shown."""
+        """True if no run is sound, so that void runs are shown."""
         return self.void == self.repeats
 
     @property
@@ -133,7 +168,7 @@ class Row:
 
     @cached_property
     def agreements(self) -> tuple[Agreement, Agreement]:
-        """The mean delay and the share of signals, held against the reference."""
+        """The mean delay and the share of signals, compared with the reference."""
         delay, signals = (
             Agreement(rule, self.tested.values(rule.metric), self.reference.values(rule.metric))
             for rule in (DELAY, SIGNALS)
@@ -142,18 +177,18 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        return all(one.agrees for one in self.agreements)
+        return all(metric.agrees for metric in self.agreements)
 
     @property
     def sure(self) -> bool:
         """True if the intervals leave no doubt about `agrees`."""
         if self.agrees:
-            return all(one.sure for one in self.agreements)
-        return any(one.proven for one in self.agreements)
+            return all(metric.sure for metric in self.agreements)
+        return any(metric.proven for metric in self.agreements)
 
     @property
     def verdict(self) -> str:
-        """The verdict in words: agrees, or the differences; and whether the runs are enough."""
+        """The verdict in words: "agrees" or the differences, and whether it is sure."""
         delay, signals = self.agreements
         texts = []
         if not delay.agrees:
@@ -164,31 +199,31 @@ class Row:
             texts.append(f"loss {share:+.0f} %" if mean else "no loss")
         text = f"differs: {self.names[1]} {', '.join(texts)}" if texts else "agrees"
         if not self.sure:
-            misses = [one for one in self.agreements if not one.agrees]
-            by_chance = misses and all(one.includes_zero for one in misses)
+            misses = [metric for metric in self.agreements if not metric.agrees]
+            by_chance = misses and all(metric.includes_zero for metric in misses)
             text += f" ({CHANCE if by_chance else UNSURE})"
         return text
 
     def difference_text(self, name: str) -> str:
-        """Return the reference less the tested side ± half its 95 % interval, in the metric's
+        """Return the reference minus the tested side ± half of the 95 % interval, in the metric's
         unit."""
         scale = METRICS[name].scale
         tested, reference = ([scale * v for v in side.values(name)] for side in self.sides)
         return signed(*statistics.difference_and_interval(reference, tested))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the verdict and what it rests on."""
+        """Return the verdict and the differences that it depends on."""
         differences = {
-            one.tolerance.title: finite(
+            metric.tolerance.title: finite(
                 {
-                    "reference": one.reference_mean,
-                    "difference": reversed_difference(one),
-                    "half_width": one.half_width,
-                    "limit": one.limit,
+                    "reference": metric.reference_mean,
+                    "difference": reversed_difference(metric),
+                    "half_width": metric.half_width,
+                    "limit": metric.limit,
                 }
             )
-            | {"agrees": one.agrees, "sure": one.sure, "may_be_chance": one.includes_zero}
-            for one in self.agreements
+            | {"agrees": metric.agrees, "sure": metric.sure, "may_be_chance": metric.includes_zero}
+            for metric in self.agreements
         }
         return {
             "point": self.point,
@@ -203,49 +238,51 @@ class Row:
 
 
 def reversed_difference(agreement: Agreement) -> float:
-    """Return the mean of the reference less that of the tested side, never as −0."""
+    """Return the mean of the reference minus that of the tested side, never as −0."""
     return 0.0 - agreement.difference
 
 
 @dataclass(frozen=True)
 class ValidatedScenario:
-    """A scenario on two engines; the second is the reference."""
+    """A scenario on two engines, the second of which is the reference."""
 
     title: str
     path: str
     tested_runs: int
     rows: list[Row]
-    #: All that finished, void ones too: side, law, point, seed, why it is void, and metrics.
+    #: All finished runs, including void ones: side, law, point, seed, reasons if void, metrics.
     runs: list[dict[str, Any]]
-    #: Their traffic names the senders.
+    #: The points, whose traffic names the senders.
     points: Sequence[PointInfo]
     #: The scenario as it was read.
     text: str
-    #: The missing part; empty for a whole comparison.
+    #: Text on missing runs; empty for a complete comparison.
     partial: str
     engines: tuple[str, str] = ("packets", "link")
 
     @property
     def sides(self) -> tuple[str, str]:
-        """The names of the runs of each."""
+        """The names of the runs of each side."""
         tested, reference = (SIDES.get(name, name) for name in self.engines)
         return tested, reference
 
     @property
     def heading(self) -> str:
-        """Its title, with the engines where they are not the usual ones."""
-        beside = "" if self.engines == ENGINES else f": {self.sides[0]} beside {self.sides[1]}"
-        return f"{self.title}{beside}"
+        """The title, with the engines unless they are the usual ones."""
+        names = (
+            "" if self.engines == ENGINES else f": {self.sides[0]} compared with {self.sides[1]}"
+        )
+        return f"{self.title}{names}"
 
     @property
     def in_real_time(self) -> bool:
-        """True if one of the sides may be void."""
+        """True if the runs of a side may be void."""
         return REAL in self.engines
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics worth a column."""
-        every = [one for row in self.rows for side in row.sides for one in side.metrics]
+        """The metrics that some run has."""
+        every = [run for row in self.rows for side in row.sides for run in side.metrics]
         return [
             name
             for name in COMPARED
@@ -253,25 +290,33 @@ class ValidatedScenario:
         ]
 
     def table_rows(self, names: Sequence[str]) -> list[list[str]]:
-        """Return three rows for each law: both sides and their difference in these metrics."""
+        """Return three rows for each law: both sides, and their difference."""
         rows = []
         for row in self.rows:
-            for name, of, side in zip([row.name, ""], row.names, row.sides, strict=True):
-                rows.append([name, of, *map(side.text, names)])
+            for name, side_name, side in zip([row.name, ""], row.names, row.sides, strict=True):
+                rows.append([name, side_name, *map(side.text, names)])
             rows.append(["", "difference", *map(row.difference_text, names)])
         return rows
 
     def count(self) -> str:
-        """Return the number of laws that agree, and whether the verdicts are sure."""
+        """Return a text on how many laws agree, and on unsure verdicts."""
         unsure = sum(not row.sure for row in self.rows)
         doubt = f", {unsure} of the verdicts unsure" if unsure else ", all verdicts sure"
         return f"{sum(row.agrees for row in self.rows)} of {len(self.rows)} agree{doubt}"
 
 
 def compare_engines(tested: Result, reference: Result) -> ValidatedScenario:
-    """Hold the runs of a scenario on one engine against those of the reference.
+    """Compare the runs of a scenario on an engine with those of the reference.
 
-    Laws with runs on both sides are compared, so that an early end costs only the others.
+    Parameters
+    ----------
+    tested, reference : Result
+        The results. Only laws with runs on both sides are compared.
+
+    Returns
+    -------
+    ValidatedScenario
+        The comparison.
     """
     plan, both = reference.plan, (tested, reference)
     engines = (tested.experiment.engine.name, reference.experiment.engine.name)
@@ -285,7 +330,7 @@ def compare_engines(tested: Result, reference: Result) -> ValidatedScenario:
                 run for name, side in zip(names, sides, strict=True) for run in side.as_json(name)
             ]
             if all(side.runs for side in sides):
-                # Only one side can be in real time, and that one has void runs.
+                # At most one side is in real time; only its runs can be void.
                 rows.append(_row(sides, names, sides[0] if engines[0] == REAL else sides[1]))
     missing = [
         f"{len(result.runs)} of {result.experiment.runs} {name} runs"
@@ -307,19 +352,19 @@ def compare_engines(tested: Result, reference: Result) -> ValidatedScenario:
 
 
 class _RunsOfLaw:
-    """The runs of a law at a point on one side, and why some of them are void."""
+    """The runs of a law at a point on one side, with the reasons of void runs."""
 
     def __init__(self, result: Result, point: int, law: int) -> None:
         self.point, self.label = result.plan.points[point], result.plan.laws[law]
         self.law = self.point.laws[law]
         self.runs = result.runs_of(point, law)
-        # What a program did makes no run void.
+        # Remarks on a program do not make a run void.
         self.voids = [void(result.remarks.get((point, law, run.seed), ())) for run in self.runs]
         short = {n for n, traffic in enumerate(self.point.traffic) if traffic.kind != "ftp"}
         self.metrics = [_with_short(run, short) for run in self.runs]
 
     def as_json(self, side: str) -> list[dict[str, Any]]:
-        """Return what metrics.json has of each run."""
+        """Return the entry of each run in metrics.json."""
         place = {"side": side, "law": self.label, "point": self.point.label}
         return [
             {**place, "seed": run.seed, "void": why, "metrics": of_run}
@@ -327,7 +372,7 @@ class _RunsOfLaw:
         ]
 
     def side(self) -> Side:
-        """Return the sound runs; all where none is sound."""
+        """Return the sound runs, or all runs if none is sound."""
         sound = [i for i, why in enumerate(self.voids) if not why] or range(len(self.runs))
         return Side([self.metrics[i] for i in sound], [self.runs[i] for i in sound])
 
@@ -349,39 +394,106 @@ def _row(sides: Sequence[_RunsOfLaw], names: tuple[str, str], real: _RunsOfLaw) 
 
 
 def _with_short(run: Run, short: set[int]) -> dict[str, float]:
-    """Return a run's metrics, with the goodput of the traffic that is short transfers."""
+    """Return a run's metrics, with the goodput of the short transfers."""
     if not short or SHORT.name in run.metrics or run.flow_traffic is None:
         return run.metrics
     flows = zip(run.flow_traffic.tolist(), run.flow_goodput_bps.tolist(), strict=True)
     return run.metrics | {SHORT.name: math.fsum(bps for traffic, bps in flows if traffic in short)}
 
 
-#: Gives a context around the runs of a scenario on an engine, with what watches them; it is told
-#: what those runs are called.
+#: Returns a context around the runs of a scenario on an engine, for the name of those runs; the
+#: context gives a function that is called with their progress.
 Watching = Callable[[str], AbstractContextManager["Callable[[Progress], None] | None"]]
 
 
-@dataclass
-class Validation:
-    """A comparison for each engine and the reference, of each scenario whose runs had finished."""
+#: Figures of a validation.
+ValidationPicture = Literal["agreement", "delays"]
 
-    #: What the runs of the reference are called.
+
+@dataclass(repr=False)
+class Validation:
+    """The comparisons of each engine with the reference, for each finished scenario."""
+
+    #: Name of the runs of the reference.
     reference: str
-    #: How many of them were asked for, and had finished.
-    wanted: int
+    #: Number of runs of the reference that were asked for, and that had finished.
+    total: int
     finished: int = 0
     comparisons: list[ValidatedScenario] = field(default_factory=list)
     interrupted: bool = False
-    #: Why it stopped; empty otherwise.
+    #: Reason of a failure; empty otherwise.
     failure: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdicts and the metrics of every run, for JSON."""
+        from forebay.comparison import validation_page as page
+
+        return page.as_json(self.comparisons, "forebay.validate")
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each run."""
+        from forebay.comparison import validation_page as page
+
+        return page.runs_table(self.comparisons)
+
+    def plot(self, kind: ValidationPicture = "agreement", *, scenario: int = 0) -> Plot:
+        """Draw a figure of one scenario.
+
+        Parameters
+        ----------
+        kind : {"agreement", "delays"}, optional
+            Mean delay and loss of each law on both sides, or the distribution of the delay.
+        scenario : int, optional
+            Index in `comparisons`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure or scenario.
+        """
+        from forebay.comparison import validation_page as page
+
+        if kind not in (kinds := get_args(ValidationPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
+        if not 0 <= scenario < len(self.comparisons):
+            expected = f"an index below {len(self.comparisons)}"
+            raise ParameterError("scenario", scenario, expected)
+        draw = {"agreement": page.agreement, "delays": page.delays}[kind]
+        return draw(self.comparisons[scenario])
+
+    def report(self, out: str | os.PathLike[str]) -> None:
+        """Write the report, its figures and the runs to a folder."""
+        from forebay.comparison import validation_page as page
+
+        limits = (VOID_LATENESS, VOID_RATE)
+        page.write_files(self.comparisons, Path(out), "forebay.validate", *limits)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{scenario.heading}: {row.name}: {row.verdict}"
+            for scenario in self.comparisons
+            for row in scenario.rows
+        ]
+        return "\n".join(lines) or "no scenario was compared"
+
+    def _repr_html_(self) -> str:
+        from forebay.report import notebook
+
+        rows = [
+            [scenario.heading, row.name, row.verdict]
+            for scenario in self.comparisons
+            for row in scenario.rows
+        ]
+        figure = self.plot() if self.comparisons else None
+        return notebook.html("Validation", ["scenario", "law", "verdict"], rows, figure)
+
     def run_all(self, scenarios: Sequence[Sequence[Experiment]], progress: Watching | None) -> None:
-        """Run and compare scenario after scenario until a run fails or is interrupted."""
+        """Run and compare scenarios until a run fails or is interrupted."""
         for experiments in scenarios:
             try:
                 self.run(experiments, progress)
             except Exception as error:
-                # Real runs took their time: what they have found goes with no later fault.
+                # Real runs take long: earlier comparisons survive a later error.
                 if not self.comparisons:
                     raise
                 self.failure = f"{experiments[0].path}: {type(error).__name__}: {error}"
@@ -389,22 +501,22 @@ class Validation:
                 break
 
     def run(self, experiments: Sequence[Experiment], progress: Watching | None) -> None:
-        """Run a scenario on each of its engines, and compare them if all runs ended."""
+        """Run a scenario on each of its engines, and compare the engines if all runs finished."""
         results = []
-        for one in experiments:
-            name = one.engine.name
+        for experiment_ in experiments:
+            name = experiment_.engine.name
             with progress(SIDES.get(name, name)) if progress else nullcontext() as watch:
-                execution_ = execution.execute(one, watch=watch)
-            results.append(Result(one, execution_))
+                execution_ = execution.execute(experiment_, watch=watch)
+            results.append(Result(experiment_, execution_))
             self.interrupted = execution_.interrupted
             if execution_.faults:
-                self.failure = execution.fault_in_words(one.plan, execution_.faults[0])
+                self.failure = execution.fault_in_words(experiment_.plan, execution_.faults[0])
             if self.interrupted or self.failure:
                 break
         *tested, reference = results
         if len(results) == len(experiments) and reference.runs:
             self.finished += len(reference.runs)
-            self.comparisons += [compare_engines(one, reference) for one in tested]
+            self.comparisons += [compare_engines(result, reference) for result in tested]
 
 
 def validate(
@@ -421,22 +533,42 @@ def validate(
     progress: Watching | None = None,
     engines: str | Sequence[str] = ENGINES,
 ) -> Validation:
-    """Run scenarios on several engines, and hold each beside the last of them.
+    """Run scenarios on several engines, and compare each engine with the last.
 
-    scenarios: one scenario or several, as `forebay.run` takes each.
-    laws, overrides, seeds: as `forebay.run` takes them; seeds of all engines but "link".
-    repeats: runs of each law on "link", in real time.
-    attempts: runs at most for one that is not void.
-    links: real runs at a time, each on a link of its own.
-    void_lateness, void_rate: a run is void if one packet in 1000 is released later, in time, or if
-        the rate is off by more, as a share.
-    progress: gives a context around the runs of a scenario on an engine, with what watches them; it
-        is told what those runs are called.
-    engines: their names; "packets" beside "link" if left out, the simulator beside real flows.
+    All scenarios are checked before the first run. An interruption and a failed run end the
+    validation; the result has the runs that had finished.
 
-    All scenarios are checked before the first run. An interruption, and a run that fails, end it;
-    what had finished is in the result. Raises `ScenarioError` for a scenario that cannot be run on
-    one of the engines.
+    Parameters
+    ----------
+    scenarios : scenario or sequence of scenarios
+        As `forebay.run` takes each.
+    laws, overrides, seeds
+        As `forebay.run` takes them; `seeds` applies to every engine but "link".
+    repeats : int
+        Number of runs of each law on "link", in real time.
+    attempts : int
+        Largest number of attempts at a run that is not void.
+    links : int
+        Number of real runs in parallel, each on its own link.
+    void_lateness : str
+        A run is void if more than one packet in 1000 is released later than this time.
+    void_rate : str
+        A run is void if its rate is off by more than this share.
+    progress : callable, optional
+        Returns a context around the runs of a scenario on an engine, with what watches them, for
+        the name of those runs.
+    engines : str or sequence of str
+        Names of the engines; "packets" and "link" by default.
+
+    Returns
+    -------
+    Validation
+        The comparisons.
+
+    Raises
+    ------
+    ScenarioError
+        If a scenario cannot run on one of the engines.
     """
     engines = quantities.listed(engines)
     link = LinkEngine(links, Limits(attempts, void_lateness, void_rate))

@@ -1,4 +1,4 @@
-"""The page of a validation: verdicts, differences, figures and their causes."""
+"""The page of a validation: verdicts, differences, figures, and the causes of differences."""
 
 from __future__ import annotations
 
@@ -47,62 +47,77 @@ if TYPE_CHECKING:
     from forebay._base.publication import Content
     from forebay.comparison.compare import Agreement
 
-#: Every file of `write_files`; it replaces those of a former call.
+#: The files of `write_files`, which replace those of a former call.
 REPORT, JSON, RUNS, DELAYS = "report.html", "metrics.json", "metrics.parquet", "delays.parquet"
 
 TSO = (
-    "TSO is no cause: below 1 Gbit/s the link takes segments apart before the queue, so that a law "
+    "TSO is not a cause: below 1 Gbit/s the link splits segments before the queue, so that a law "
     "sees packets of the link's size."
 )
-#: Engines on which the kernel's own senders send.
+#: Engines whose senders are the kernel's.
 KERNELS = ("kernel", "link")
 
-#: How the names of senders begin that are modelled on the kernel's.
+#: Prefix of the senders that are modelled on the kernel's.
 KERNEL_LIKE = "linux-"
 STD = "queue_std_pkts"
-#: A link above this utilisation is full: its goodput shows the headers.
+#: Utilisation above which a link is full, so that its goodput shows the size of headers.
 FULL = 0.98
-#: A goodput that is off by less is not worth a line.
+#: Smallest relative difference of goodput that is reported.
 LEAST_SHARE = 0.01
-#: How each side is drawn.
+#: Colour and marker of each side.
 LOOKS: list[dict[str, Any]] = [
     {"color": COLOURS[0], "marker": "o"},
     {"color": COLOURS[1], "marker": "s"},
 ]
 BAND: dict[str, Any] = {"color": "#dddddd", "linewidth": 0, "zorder": 0}
-#: Room of a law along the axis, and where its two sides stand in it.
+#: Width of a law along the axis, and the offset of its two sides.
 ROOM, ASIDE = 0.8, 0.16
-#: An axis that spans more is logarithmic.
+#: Largest ratio of values on a linear axis; a wider axis is logarithmic.
 MOST_LINEAR = 4.0
-#: Curves in one row of the figure.
+#: Panels in a row of the figure.
 COLUMNS = 5
-#: A narrower figure would be blown up to the width of the page.
+#: Least width of a figure, below which the page would enlarge it.
 LEAST_WIDTH_IN = 8.0
 
 
 def markdown(
-    found: Sequence[ValidatedScenario], command: str, void_lateness: str, void_rate: str
+    scenarios: Sequence[ValidatedScenario], command: str, void_lateness: str, void_rate: str
 ) -> str:
-    """Return the page; every number in it is from the runs, which `command` makes."""
-    told = _told(found, command, void_lateness, void_rate)
-    return templates.markdown("validate.md.j2", **told)
+    """Return the page in Markdown.
+
+    Parameters
+    ----------
+    scenarios : sequence of ValidatedScenario
+        The compared scenarios.
+    command : str
+        Command line that repeats the runs.
+    void_lateness, void_rate : str
+        Limits from which on a real run is void.
+
+    Returns
+    -------
+    str
+        The page.
+    """
+    values = _values(scenarios, command, void_lateness, void_rate)
+    return templates.markdown("validate.md.j2", **values)
 
 
 def _title(engines: Sequence[str]) -> str:
     usual = list(engines) == list(SIDES)
-    return "The simulator beside real flows" if usual else "Engines beside each other"
+    return "Real flows in real time" if usual else "Engines compared"
 
 
-def _told(
-    found: Sequence[ValidatedScenario], command: str, void_lateness: str, void_rate: str
+def _values(
+    scenarios: Sequence[ValidatedScenario], command: str, void_lateness: str, void_rate: str
 ) -> dict[str, Any]:
-    """Return the values of both templates."""
-    tested = dict.fromkeys(one.engines[0] for one in found)
-    names = list(dict.fromkeys([*tested, *(one.engines[1] for one in found)]))
+    """Return the values of both templates, which `markdown` describes."""
+    tested = dict.fromkeys(scenario.engines[0] for scenario in scenarios)
+    names = list(dict.fromkeys([*tested, *(scenario.engines[1] for scenario in scenarios)]))
     return {
         "engines": names,
         "title": _title(names),
-        "partial": [one.partial for one in found if one.partial],
+        "partial": [scenario.partial for scenario in scenarios if scenario.partial],
         "command": command,
         "method": templates.paragraphs(
             "validate_method.txt.j2",
@@ -119,29 +134,29 @@ def _told(
         ),
         "sections": [
             {
-                "title": one.heading,
-                "path": one.path,
-                "summary": _summary(one),
-                "verdicts": _verdicts(one) if one.rows else None,
-                "table": _table(one),
-                "text": one.text,
+                "title": scenario.heading,
+                "path": scenario.path,
+                "summary": _summary(scenario),
+                "verdicts": _verdicts(scenario) if scenario.rows else None,
+                "table": _table(scenario),
+                "text": scenario.text,
             }
-            for one in found
+            for scenario in scenarios
         ],
-        "causes": causes(found),
+        "causes": causes(scenarios),
         "tso": TSO if "link" in names else "",
     }
 
 
-def _summary(found: ValidatedScenario) -> str:
+def _summary(scenario: ValidatedScenario) -> str:
     def values(name: str) -> list[float]:
-        sides = [side for row in found.rows for side in row.sides]
+        sides = [side for row in scenario.rows for side in row.sides]
         every = [value for side in sides for value in side.values(name)]
         return [value for value in every if value == value]
 
     (text,) = templates.paragraphs(
         "validate_summary.txt.j2",
-        found=found,
+        found=scenario,
         late_s=values("lateness_p99_s"),
         transfers=values("transfers"),
         median=statistics.median,
@@ -149,52 +164,69 @@ def _summary(found: ValidatedScenario) -> str:
     return text
 
 
-def _verdicts(found: ValidatedScenario) -> Table:
-    less = f"{found.sides[1]} − {found.sides[0]}"
+def _verdicts(scenario: ValidatedScenario) -> Table:
+    less = f"{scenario.sides[1]} − {scenario.sides[0]}"
     head = ["law", f"delay, {less} [ms]", "allowed", f"loss, {less} [%]"]
     cells = []
-    for row in found.rows:
+    for row in scenario.rows:
         verdict = row.verdict + (", void" if row.counts_void else "")
-        numbers = [text for one in row.agreements for text in _difference_and_limit(one)]
+        numbers = [text for metric in row.agreements for text in _difference_and_limit(metric)]
         cells.append([row.name, *numbers, verdict])
     head += ["allowed", "verdict"]
     return Table(head, cells, keys=len(head))
 
 
-def _difference_and_limit(one: Agreement) -> tuple[str, str]:
-    scale = one.tolerance.scale
-    difference = signed(scale * reversed_difference(one), scale * one.half_width)
-    return difference, f"± {scale * one.limit:.2g}"
+def _difference_and_limit(metric: Agreement) -> tuple[str, str]:
+    scale = metric.tolerance.scale
+    difference = signed(scale * reversed_difference(metric), scale * metric.half_width)
+    return difference, f"± {scale * metric.limit:.2g}"
 
 
-def _table(found: ValidatedScenario) -> Table:
-    names = found.metrics
+def _table(scenario: ValidatedScenario) -> Table:
+    names = scenario.metrics
     head = ["law", "side", *(METRICS[name].heading for name in names)]
-    return Table(head, found.table_rows(names), keys=len(head))
+    return Table(head, scenario.table_rows(names), keys=len(head))
 
 
-def as_json(found: Sequence[ValidatedScenario], command: str, digest: str = "") -> dict[str, Any]:
-    """Return the whole of metrics.json: verdicts, and every run's metrics."""
+def as_json(
+    scenarios: Sequence[ValidatedScenario], command: str, digest: str = ""
+) -> dict[str, Any]:
+    """Return the contents of metrics.json: the verdicts and the metrics of every run.
+
+    Parameters
+    ----------
+    scenarios : sequence of ValidatedScenario
+        The compared scenarios.
+    command : str
+        Command line that repeats the runs.
+    digest : str
+        Digest of the inputs.
+
+    Returns
+    -------
+    dict
+        The contents.
+    """
     return {
         "forebay": __version__,
         "command": command,
         "digest": digest,
         "scenarios": [
             {
-                "scenario": one.path,
-                "title": one.title,
-                "engines": list(one.engines),
-                "partial": bool(one.partial),
-                "laws": [row.as_json() for row in one.rows],
-                "runs": [run | {"metrics": finite(run["metrics"])} for run in one.runs],
+                "scenario": scenario.path,
+                "title": scenario.title,
+                "engines": list(scenario.engines),
+                "partial": bool(scenario.partial),
+                "laws": [row.as_json() for row in scenario.rows],
+                "runs": [run | {"metrics": finite(run["metrics"])} for run in scenario.runs],
             }
-            for one in found
+            for scenario in scenarios
         ],
     }
 
 
 def write_files(
-    found: Sequence[ValidatedScenario],
+    scenarios: Sequence[ValidatedScenario],
     out: Path,
     command: str,
     void_lateness: str,
@@ -202,93 +234,121 @@ def write_files(
     *,
     digest: str = "",
 ) -> None:
-    """Write all files to a directory, made if need be: the numbers before anything is drawn."""
+    """Write all files to a folder, the numbers before anything is drawn.
+
+    Parameters
+    ----------
+    scenarios : sequence of ValidatedScenario
+        The compared scenarios.
+    out : Path
+        The folder, which is created if needed.
+    command : str
+        Command line that repeats the runs.
+    void_lateness, void_rate : str
+        Limits from which on a real run is void.
+    digest : str
+        Digest of the inputs.
+    """
     numbers: dict[str, Content] = {
-        JSON: as_json(found, command, digest),
-        RUNS: runs_table(found),
-        DELAYS: delays_table(found),
+        JSON: as_json(scenarios, command, digest),
+        RUNS: runs_table(scenarios),
+        DELAYS: delays_table(scenarios),
     }
     publish(out, numbers, replaces=["agreement-*.p*", "delays-*.p*", REPORT])
-    told = _told(found, command, void_lateness, void_rate)
-    for number, (one, section) in enumerate(zip(found, told["sections"], strict=True), start=1):
-        section["figures"] = figures(one, number)
-    if len(found) == 1:
-        told["title"] = found[0].heading
+    values = _values(scenarios, command, void_lateness, void_rate)
+    for number, (scenario, section) in enumerate(
+        zip(scenarios, values["sections"], strict=True), start=1
+    ):
+        section["figures"] = figures(scenario, number)
+    if len(scenarios) == 1:
+        values["title"] = scenarios[0].heading
     with publication(out) as unfinished:
-        drawn = [figure for section in told["sections"] for figure in section["figures"]]
+        drawn = [figure for section in values["sections"] for figure in section["figures"]]
         render_all(drawn, unfinished)
-        write(unfinished / REPORT, templates.html("validate.html.j2", **told))
+        write(unfinished / REPORT, templates.html("validate.html.j2", **values))
 
 
-def runs_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
-    """Return a row per run: scenario, side, law, point, seed, whether it is void, and every
-    metric."""
+def runs_table(scenarios: Sequence[ValidatedScenario]) -> pl.DataFrame:
+    """Return a row for each run: scenario, side, law, point, seed, void or not, and metrics."""
     rows = [
         {
-            "scenario": one.path,
+            "scenario": scenario.path,
             **{key: run[key] for key in ("side", "law", "point", "seed")},
             "void": bool(run["void"]),
             **{name: run["metrics"].get(name) for name in METRICS},
         }
-        for one in found
-        for run in one.runs
+        for scenario in scenarios
+        for run in scenario.runs
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def delays_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
-    """Return a row per run and bin of the queuing delay: its upper end delay_s, and packets in
-    it."""
+def delays_table(scenarios: Sequence[ValidatedScenario]) -> pl.DataFrame:
+    """Return a row for each run and bin of the queuing delay, with the upper end of the bin in s
+    and its number of packets."""
     frames = [
         pl.DataFrame(
             {
-                **{"scenario": one.path, "side": side, "law": row.law, "point": row.point},
+                **{"scenario": scenario.path, "side": side, "law": row.law, "point": row.point},
                 "run": number,
                 **{"delay_s": observed.delay_s, "packets": observed.delay_packets},
             },
             schema_overrides={"run": pl.Int32},
         )
-        for one in found
-        for row in one.rows
+        for scenario in scenarios
+        for row in scenario.rows
         for side, of_side in zip(row.names, row.sides, strict=True)
         for number, observed in enumerate(of_side.observed, start=1)
     ]
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
-def figures(found: ValidatedScenario, number: int) -> list[PageFigure]:
-    """Return the figures of one scenario; `number` tells their names from those of others."""
-    if not found.rows:
+def figures(scenario: ValidatedScenario, number: int) -> list[PageFigure]:
+    """Return the figures of a scenario.
+
+    Parameters
+    ----------
+    scenario : ValidatedScenario
+        The scenario.
+    number : int
+        Number of the scenario, which is part of the figures' names.
+
+    Returns
+    -------
+    list of PageFigure
+        The figures; none if no law has runs on both sides.
+    """
+    if not scenario.rows:
         return []
-    shown = [
+    page_figures = [
         PageFigure(
             f"agreement-{number}",
-            partial(agreement, found),
+            partial(agreement, scenario),
             "Mean delay, and packets dropped or marked",
-            "Mean over the runs with its 95 % confidence interval. The grey band shows where "
-            f"the {found.sides[0]} mean agrees with the {found.sides[1]} one: within "
+            "Mean over the runs with its 95 % confidence interval. In the grey band "
+            f"the {scenario.sides[0]} mean agrees with the {scenario.sides[1]} one: within "
             f"{100 * DELAY.share:g} % or {1e3 * DELAY.least:g} ms for the delay, "
             f"{100 * SIGNALS.share:g} % for the loss. A law "
             "agrees if both blue marks lie in their bands.",
         )
     ]
-    if all(side.observed for row in found.rows for side in row.sides):
-        shown.append(
+    if all(side.observed for row in scenario.rows for side in row.sides):
+        page_figures.append(
             PageFigure(
                 f"delays-{number}",
-                partial(delays, found),
+                partial(delays, scenario),
                 "Queuing delay",
                 "Share of packets that waited longer than the time on the axis, over all runs. "
                 "A curve crosses 1 % at the 99th percentile.",
             )
         )
-    return shown
+    return page_figures
 
 
 @styled
-def agreement(found: ValidatedScenario) -> Plot:
-    """Draw mean delay and loss of each law, on both sides, in the band where they agree."""
-    rows = found.rows
+def agreement(scenario: ValidatedScenario) -> Plot:
+    """Draw mean delay and loss of each law on both sides, with the band in which they agree."""
+    rows = scenario.rows
     figure = Plot(figsize=(max(10.0, 2.0 + 0.8 * len(rows)), 5.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     for number, (axes, label) in enumerate(
@@ -306,10 +366,9 @@ def agreement(found: ValidatedScenario) -> Plot:
 
 
 @styled
-def delays(found: ValidatedScenario) -> Plot:
-    """Draw the share of packets that waited longer than a given time: a panel per law, a curve per
-    side."""
-    rows = found.rows
+def delays(scenario: ValidatedScenario) -> Plot:
+    """Draw the share of packets that waited longer than a time, with a panel for each law."""
+    rows = scenario.rows
     width = max(LEAST_WIDTH_IN, 2.3 * min(COLUMNS, len(rows)) + 0.6)
     figure, panels = parts.small_multiples(len(rows), COLUMNS, width, 2.1, more=0.6)
     for axes, row in zip(panels, rows, strict=True):
@@ -325,14 +384,16 @@ def delays(found: ValidatedScenario) -> Plot:
 
 
 def _panel(axes: Axes, rows: list[Row], agreements: Sequence[Agreement]) -> None:
-    # Otherwise the axis could end at the edge of a band and cut a mark in half.
+    # Sticky edges could end the axis at the edge of a band and cut a mark in half.
     axes.use_sticky_edges = False
-    seen: list[float] = []
+    values: list[float] = []
     rule = agreements[0].tolerance
-    for place, one in enumerate(agreements):
-        low, high = (rule.scale * (one.reference_mean + limit) for limit in (-one.limit, one.limit))
+    for place, metric in enumerate(agreements):
+        low, high = (
+            rule.scale * (metric.reference_mean + limit) for limit in (-metric.limit, metric.limit)
+        )
         axes.bar(place, high - low, ROOM, bottom=low, **BAND)
-        seen += [low, high]
+        values += [low, high]
     for look, (name, how) in enumerate(zip(rows[0].names, LOOKS, strict=True)):
         sides = [row.sides[look] for row in rows]
         cells = [
@@ -342,82 +403,84 @@ def _panel(axes: Axes, rows: list[Row], agreements: Sequence[Agreement]) -> None
         at = [place + (-ASIDE, ASIDE)[look] for place in range(len(rows))]
         mean, half = zip(*cells, strict=True)
         parts.dots(axes, at, mean, look, name, yerr=half, fmt=how["marker"])
-        seen += mean
-    if min(seen) > 0 and max(seen) > MOST_LINEAR * min(seen):
+        values += mean
+    if min(values) > 0 and max(values) > MOST_LINEAR * min(values):
         axes.set_yscale("log")
         parts.plain_log(axes.yaxis)
     else:
         axes.set_ylim(bottom=0)
 
 
-def causes(found: Sequence[ValidatedScenario]) -> list[tuple[str, list[str]]]:
-    """Return paragraphs by what they are about, each with its title in bold."""
-    facts = _facts(found)
+def causes(scenarios: Sequence[ValidatedScenario]) -> list[tuple[str, list[str]]]:
+    """Return the causes of differences in groups: a heading, and a paragraph for each cause."""
+    facts = _facts(scenarios)
     groups = [
-        ("Between the simulated sender and the kernel's:", "senders"),
-        ("Differences that no setting covers:", "the rest"),
+        ("Differences between the simulated sender and the kernel's:", "senders"),
+        ("Other differences, which no setting removes:", "the rest"),
     ]
-    told = [
-        (title, templates.paragraphs("validate_causes.txt.j2", part=of, **facts))
-        for title, of in groups
+    groups_of_causes = [
+        (title, templates.paragraphs("validate_causes.txt.j2", part=part, **facts))
+        for title, part in groups
     ]
-    return [(title, some) for title, some in told if some]
+    return [(title, paragraphs) for title, paragraphs in groups_of_causes if paragraphs]
 
 
-def _facts(found: Sequence[ValidatedScenario]) -> dict[str, Any]:
-    """Return what the causes depend on; lists are empty where there is nothing to say.
+def _facts(scenarios: Sequence[ValidatedScenario]) -> dict[str, Any]:
+    """Return the values of the template of causes; a list is empty if its cause does not apply.
 
-    tails: deviations of the queue under the baseline, where real flows make it swing less.
-    low: laws whose queue settles below the set-point on both sides. laws: their own reasons.
-    short: whether there are short transfers. less_goodput: how much less the real goodput of full
-    links is, in %; None where it is not. fluid, real: whether an engine is the fluid model, or in
-    real time.
+    "tails" has the queue's standard deviations under the baseline, where they are smaller with
+    real flows; "low" the laws whose queue settles below the target on both sides; "laws" the causes
+    that laws declare. "short" is True with short transfers, "fluid" with the fluid model, and
+    "real" with an engine in real time. "less_goodput" is the deficit of real goodput on full links
+    in %, or None.
     """
-    # Our packets beside the kernel's; of other engines only what no sender is the cause of.
-    whole, found = found, [one for one in found if _is_ours_beside_a_kernels(one)]
-    senders = sorted(_senders(found))
+    # Causes that concern senders apply to simulated packets compared with the kernel's.
+    every, ours = scenarios, [scenario for scenario in scenarios if _is_kernel_reference(scenario)]
+    senders = sorted(_senders(ours))
     reference = registries.baseline()
-    rows = [(one, row) for one in found for row in one.rows]
+    rows = [(scenario, row) for scenario in ours for row in scenario.rows]
     return {
         "kernel_like": [name for name in senders if name.startswith(KERNEL_LIKE)],
         "others": [name for name in senders if not name.startswith(KERNEL_LIKE)],
-        "short": any(SHORT.name in one.metrics for one in found),
+        "short": any(SHORT.name in scenario.metrics for scenario in ours),
         "baseline": reference["short_title"],
         "tails": [
             f"{row.tested.mean(STD):.1f} packets simulated, {row.reference.mean(STD):.1f} real"
-            for one, row in rows
-            if row.info and row.info.kind == reference["name"] and _swings_less(one, row)
+            for scenario, row in rows
+            if row.info and row.info.kind == reference["name"] and _swings_less(scenario, row)
         ],
-        "low": [text for one, row in rows if (text := _below_set_point(one, row))],
+        "low": [text for scenario, row in rows if (text := _below_set_point(scenario, row))],
         "laws": _of_laws([row for _, row in rows]),
         "less_goodput": _less_goodput([row for _, row in rows]),
-        "fluid": any("fluid" in one.engines for one in whole),
-        "real": any(one.in_real_time for one in whole),
-        "void": sum(row.void for one in whole for row in one.rows),
+        "fluid": any("fluid" in scenario.engines for scenario in every),
+        "real": any(scenario.in_real_time for scenario in every),
+        "void": sum(row.void for scenario in every for row in scenario.rows),
     }
 
 
-def _is_ours_beside_a_kernels(one: ValidatedScenario) -> bool:
-    return one.engines[0] == "packets" and one.engines[1] in KERNELS
+def _is_kernel_reference(scenario: ValidatedScenario) -> bool:
+    return scenario.engines[0] == "packets" and scenario.engines[1] in KERNELS
 
 
-def _senders(found: Sequence[ValidatedScenario]) -> set[str]:
+def _senders(scenarios: Sequence[ValidatedScenario]) -> set[str]:
     """Return the simulated senders."""
-    return {t.tcp for one in found for point in one.points for t in point.traffic if t.tcp}
+    return {
+        t.tcp for scenario in scenarios for point in scenario.points for t in point.traffic if t.tcp
+    }
 
 
-def _swings_less(found: ValidatedScenario, row: Row) -> bool:
-    """Return True if real flows make the queue swing less than simulated ones of another sender."""
+def _swings_less(scenario: ValidatedScenario, row: Row) -> bool:
+    """Return True if the queue varies less with real flows than with those of another sender."""
     simulated, real = row.tested.mean(STD), row.reference.mean(STD)
-    kernel_like = any(name.startswith(KERNEL_LIKE) for name in _senders([found]))
+    kernel_like = any(name.startswith(KERNEL_LIKE) for name in _senders([scenario]))
     return not kernel_like and not row.agrees and real < simulated
 
 
-def _below_set_point(found: ValidatedScenario, row: Row) -> str:
-    """Return the queues of a law that integrates and settles below its set-point; "" elsewhere."""
+def _below_set_point(scenario: ValidatedScenario, row: Row) -> str:
+    """Return a text on an integrating law that settles below its target; empty for others."""
     if not row.info or not row.info.kind or not row.info.integrates:
         return ""
-    cut = _without_signal(found, row.tested), _without_signal(found, row.reference)
+    cut = _without_signal(scenario, row.tested), _without_signal(scenario, row.reference)
     queues = [side.mean("queue_mean_pkts") for side in row.sides]
     if not row.info.target_pkts or max(queues) >= row.info.target_pkts or min(cut) <= 0:
         return ""
@@ -428,8 +491,7 @@ def _below_set_point(found: ValidatedScenario, row: Row) -> str:
 
 
 def _of_laws(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Return the reasons that laws give in their own files, for those that differ: title and
-    text."""
+    """Return title and text of the causes that laws declare, for the laws that differ."""
     laws: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         reason = registries.law(row.info.kind)["reality"] if row.info and row.info.kind else None
@@ -442,7 +504,7 @@ def _of_laws(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _less_goodput(rows: Sequence[Row]) -> float | None:
-    """Return how much less the real goodput of full links is in the median, in %."""
+    """Return the median deficit of real goodput on full links in %; None if it is negligible."""
     shares = [
         _per_capacity(row.reference) / _per_capacity(row.tested)
         for row in rows
@@ -456,12 +518,12 @@ def _per_capacity(side: Side) -> float:
     return side.mean("goodput_bps") / side.mean("utilisation")
 
 
-def _without_signal(found: ValidatedScenario, side: Side) -> float:
-    """Return the share of the measured samples with a probability of zero."""
-    start_s, end_s = found.points[0].measure_s
+def _without_signal(scenario: ValidatedScenario, side: Side) -> float:
+    """Return the share of samples in the measurement window with a probability of zero."""
+    start_s, end_s = scenario.points[0].measure_s
     shares = []
-    for one in side.observed:
-        time_s = one.samples["time_s"]
-        p = one.samples["p"][(time_s > start_s) & (time_s <= end_s)]
+    for observed in side.observed:
+        time_s = observed.samples["time_s"]
+        p = observed.samples["p"][(time_s > start_s) & (time_s <= end_s)]
         shares.append(float(np.mean(p <= 0)))
     return statistics.mean(shares)

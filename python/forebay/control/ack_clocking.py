@@ -1,22 +1,23 @@
-"""TCP with ACKs as its clock and windows in sawteeth: its equilibrium and its plant.
+"""Reno flows with ACK clocking and sawtooth windows: their equilibrium and their plant.
 
 The published plant (pi-pd eq. 1) has flows that send W/R, and a queue that follows them with a lag
-of R. But an ACK lets a packet go, and so does a window that grows: x = n/R + dn/dt, with n packets
-in flight (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans. Automatic Control 54(3), 2009).
-While the link is busy, the queue is what is in flight beyond the pipe, q = Σn − CT, at once: the
-pole at 1/R is cancelled. This is the linearisation of all that the fluid's `sawtooth` windows have
-(crates/forebay-fluid, docs/explanation/fluid.md), for flows that are marked:
+of R. In fact an ACK releases a packet, and so does a growing window: x = n/R + dn/dt, with n
+packets in flight (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans. Automatic Control
+54(3), 2009). While the link is busy, the queue therefore equals the packets in flight beyond the
+pipe, q = Σn − CT, without a lag: the pole at 1/R is cancelled. This module linearises the
+`sawtooth` windows of the fluid model (crates/forebay-fluid, docs/explanation/fluid.md) for flows
+that are marked:
 
 W' = x_d·((1 − p_d)/(W·a) − κ·p_d·W·a/b²), n = W − ½, a = 1 + λ, b = 1 + κλ, λ = x_d·p_d·R
 
-with κ = E[W²]/(2E[W]²) = 7/12, and x_d and p_d of 1.25 R before: a sender that halves its window
-takes half a round trip to. At rest (1 − p)b² = κ·p·W²·a². With E = κ·p·W·a/b² and
-ψ = 2λ(1 − κ)/(a·b), the same in deviations is
+Here κ = E[W²]/(2E[W]²) = 7/12, and x_d and p_d are the values 1.25 R earlier, since a sender takes
+half a round trip to halve its window. At the equilibrium, (1 − p)b² = κ·p·W²·a². With E =
+κ·p·W·a/b² and ψ = 2λ(1 − κ)/(a·b), the linearised system is
 
 W' = −(n/R)·E·((2/W + ψ/n)·W + ψ·(R/n)·W'_d + (1/(1 − p) + ψ)·p_d/p), q = N·W
 
-W'_d, the packets that a growing window let go 1.25 R ago, is taken without its delay: Eψ is below
-0.02 for windows of 6 packets and more.
+W'_d, the packets that a growing window released 1.25 R ago, is taken without its delay, since Eψ is
+below 0.02 for windows of 6 packets and more.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from forebay.control.plant import Equilibrium, Plant
 #: E[W²]/(2E[W]²) of flows at different points of their sawtooth (`SPREAD` in
 #: crates/forebay-fluid).
 KAPPA = 7 / 12
-#: From a packet to what its signal does to those in flight, in round trips.
+#: Time from a packet to the effect of its signal on the packets in flight, in round trips.
 LATE = 1.25
-#: What of a window is not in flight: half a packet, as only whole ones are sent.
+#: Part of a window that is not in flight: half a packet, since only whole packets are sent.
 UNSENT_PKTS = 0.5
 
 
@@ -45,7 +46,12 @@ UNSENT_PKTS = 0.5
 class AckClockedEquilibrium:
     """The equilibrium of such flows, as numbers or as arrays of one shape.
 
-    probability: p. in_flight_pkts: n, of a flow.
+    Attributes
+    ----------
+    probability : float or array
+        Signal probability p.
+    in_flight_pkts : float or array
+        Packets of a flow that are in flight, n.
     """
 
     probability: Any
@@ -53,7 +59,10 @@ class AckClockedEquilibrium:
 
     @staticmethod
     def at_probability(probability: Any) -> AckClockedEquilibrium:
-        """Return the equilibrium with this probability; (1 − p)b² = κpW²a² is a quadratic in n."""
+        """Return the equilibrium at a signal probability.
+
+        (1 − p)b² = κ·p·W²·a² is a quadratic equation in n.
+        """
         p = np.asarray(probability, float)
         c = np.sqrt((1 - p) / (KAPPA * p))
         linear = 1 + UNSENT_PKTS * p - c * KAPPA * p
@@ -63,21 +72,21 @@ class AckClockedEquilibrium:
 
     @property
     def window_pkts(self) -> Any:
-        """The window W."""
+        """Window W of a flow, in packets."""
         return self.in_flight_pkts + UNSENT_PKTS
 
     @property
     def signals(self) -> Any:
-        """The signals of a flow in a round trip, λ."""
+        """Signals that a flow receives in a round trip, λ."""
         return self.in_flight_pkts * self.probability
 
 
 @dataclass(frozen=True)
 class AckClockedPlant(Plant):
-    """A law on a link with such flows.
+    """Such flows on a link under a law.
 
-    The point of an equilibrium is that of as many flows as need its probability by the
-    published equations: so the law is linearised where it rests. Its number of flows is theirs.
+    The point of an equilibrium has the number of flows that need its probability by the published
+    equations, so that the law is linearised at its own equilibrium.
     """
 
     law: LawModel
@@ -91,25 +100,26 @@ class AckClockedPlant(Plant):
         published = frequency_response.terms(equilibria)
         rtt_s = np.array([point.rtt_s for point, _ in equilibria])
         ages_s = np.array([model["age_s"] for _, model in equilibria])
-        rest = AckClockedEquilibrium.at_probability(
+        equilibrium = AckClockedEquilibrium.at_probability(
             np.array([point.probability for point, _ in equilibria])
         )
-        p, n, w, signals = rest.probability, rest.in_flight_pkts, rest.window_pkts, rest.signals
+        p, n = equilibrium.probability, equilibrium.in_flight_pkts
+        w, signals = equilibrium.window_pkts, equilibrium.signals
         a, b = 1 + signals, 1 + KAPPA * signals
         e = KAPPA * p * w * a / b**2
         psi = 2 * signals * (1 - KAPPA) / (a * b)
         pace = n / rtt_s * e / (1 + e * psi)
         flows = rtt_s * self.law.capacity_pkts_per_s / n
-        answer = flows * pace * (1 / (1 - p) + psi) / p
-        # A law's average follows both published poles.
+        gain = flows * pace * (1 / (1 - p) + psi) / p
+        # The pole of a law's average comes after both published poles.
         averages: list[Any] = list(published.poles[2:])
         for pole in averages:
-            answer = answer * np.ravel(pole)
+            gain = gain * np.ravel(pole)
         poles = (frequency_response.column(pace * (2 / w + psi / n)), *averages)
         return replace(
             published,
-            gain=frequency_response.column(answer),
-            poles=frequency_response.apart(poles),
+            gain=frequency_response.column(gain),
+            poles=frequency_response.separate_repeated_poles(poles),
             delay_s=frequency_response.column(LATE * rtt_s + ages_s),
         )
 

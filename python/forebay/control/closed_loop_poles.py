@@ -19,14 +19,14 @@ AnyOf = TypeVar("AnyOf", Floats, Complexes)
 
 #: Longest delay in intervals for which all roots of a sampled loop are computed.
 LONGEST = 300
-#: Most steps of history in a discretisation.
+#: Largest number of past steps in a discretisation.
 MOST = 320
-#: Chebyshev points of the longest delay.
+#: Number of Chebyshev points of the longest delay.
 POINTS = 30
 
 
 def roots(t: Terms) -> Complexes:
-    """Return the roots from right to left; those of a sampled loop as ln z/T."""
+    """Return the closed-loop roots from right to left; those of a sampled loop are ln z/T."""
     if t.interval_s is None:
         return _newton(t, _generator(t))
     interval_s = float(t.interval_s)
@@ -46,10 +46,10 @@ def roots(t: Terms) -> Complexes:
 def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
     """Return hold, delay, plant and sampler as numerator and denominator in z⁰, z⁻¹, ….
 
-    `frequency_response.pulse` has the formula.
+    The formula is that of `frequency_response.pulse`.
     """
     assert t.interval_s is not None
-    # A pole that two paths share is one of their sum.
+    # The sum of two paths has a shared pole once.
     poles = list(dict.fromkeys(_plain(pole) for path in t.paths for pole in path.poles))
     decays = [np.exp(-pole * float(t.interval_s)) for pole in poles]
     denominator = np.array([1.0])
@@ -68,37 +68,37 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
             part: Any = _plain(residue) * np.convolve([new, old], cofactor)
             numerator = _polyadd(numerator, part)
         total = _polyadd(total, np.concatenate([np.zeros(int(whole) + 1), numerator]))
-    # Complex poles come in pairs: what is left of their imaginary parts is rounding.
+    # Complex poles come in pairs, so that the imaginary parts cancel up to rounding.
     return np.asarray(total.real), np.asarray(denominator.real)
 
 
 def rational(t: Terms) -> tuple[Floats, Floats]:
-    """Return the plant of one path without its delay, in s, highest power first."""
+    """Return the plant of one path without its delay, as a fraction in s, highest power first."""
     poles = [complex(pole) for pole in t.poles]
     bottom = np.poly([-pole for pole in poles])
     top = np.zeros(1, complex)
     if t.residues is None:
         return np.array([float(t.gain)]), np.asarray(bottom.real, float)
-    for i, share in enumerate(t.residues):
+    for i, residue in enumerate(t.residues):
         cofactor = [-other_pole for j, other_pole in enumerate(poles) if j != i]
-        top = np.polyadd(top, complex(t.gain * share) * np.poly(cofactor))
+        top = np.polyadd(top, complex(t.gain * residue) * np.poly(cofactor))
     return np.asarray(top.real, float), np.asarray(bottom.real, float)
 
 
 def _generator(t: Terms) -> Complexes:
     """Return guesses: eigenvalues of the loop's generator on Chebyshev points of the longest delay.
 
-    The method is that of Breda, Maset and Vermiglio (2005). A sampler enters by Tustin's rule, with
-    half an interval more of delay, for roots far below the sampling frequency.
+    The method is that of Breda, Maset and Vermiglio (2005). A sampler is approximated by Tustin's
+    rule and half an interval of further delay, for roots far below the sampling frequency.
     """
     late_s = 0.0
     law_a, law_b = np.zeros((0, 0)), np.zeros((0, 1))
     law_c, acts = np.zeros((1, 0)), float(t.direct)
-    # A law without gain adds nothing, and its gain would be divided by.
+    # A law without gain contributes nothing, and its gain would be a divisor.
     if t.interval_s is not None and any(np.any(c) for c in t.numerator):
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
-        # In intervals of time, and by its largest gain, which keep the numbers moderate.
+        # The unit of time is the interval and the unit of gain the largest one, for conditioning.
         top, bottom = (_tustin(c, order) for c in (t.numerator, t.denominator))
         from scipy import signal  # half a second to load, which most laws do without
 
@@ -139,9 +139,9 @@ def _modes(t: Terms) -> dict[complex, list[tuple[complex, float]]]:
 
 
 def _period_map(t: Terms, steps: int) -> Complexes:
-    """Return the eigenvalues of the state's map over one interval, in steps that hold the input.
+    """Return the eigenvalues of the state's map over one interval, in steps with a held input.
 
-    The state is that of plant, delay and law. One step is exact for a law behind its sampler; for a
+    The state is that of plant, delay and law. One step is exact for a law behind its sampler. For a
     law that also acts at once, small steps give a guess.
     """
     assert t.interval_s is not None
@@ -191,14 +191,14 @@ def _period_map(t: Terms, steps: int) -> Complexes:
 
 
 def _newton(t: Terms, guesses: Complexes) -> Complexes:
-    """Return the roots of 1 + L near the guesses, without repetition, from right to left."""
+    """Return the distinct roots of 1 + L near the guesses, from right to left."""
     turn = math.inf if t.interval_s is None else math.pi / float(t.interval_s)
     s = guesses[np.abs(guesses.imag) < 1.01 * turn]
     near_s = float(t.shortest_s)
     poles = list(_modes(t))
 
     def f(at: Complexes) -> Complexes:
-        # Times the plant's poles: one that a law's zero has nearly cancelled is a root beside them.
+        # The factor keeps a pole that a zero nearly cancels from hiding the root next to it.
         below = np.prod([at + p for p in poles], axis=0)
         return np.asarray((1 + frequency_response.loop(t, at)) * below, complex)
 
@@ -207,25 +207,23 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
             small = 1e-6 * (np.abs(s) + 1e-3 / near_s)
             slope = (f(s + small) - f(s - small)) / (2 * small)
             change = f(s) / slope
-            # No step leaves the neighbourhood at once.
+            # The length of a step is limited to the neighbourhood of the guess.
             size = np.abs(change) / (0.3 * (np.abs(s) + 0.1 / near_s))
             s = s - change / np.maximum(1.0, size)
         good = np.isfinite(s) & (np.abs(change) < 1e-7 * (np.abs(s) + 1e-3 / near_s))
     distinct: list[complex] = []
     for refined in s[good]:
-        # z is the same a sampling frequency higher.
+        # A sampled loop has the same z one sampling frequency higher.
         root = complex(refined)
         if math.isfinite(turn):
             root = complex(refined.real, (refined.imag + turn) % (2 * turn) - turn)
-        if all(
-            abs(root - known_root) > 1e-6 * (abs(root) + 1e-3 / near_s) for known_root in distinct
-        ):
+        if all(abs(root - previous) > 1e-6 * (abs(root) + 1e-3 / near_s) for previous in distinct):
             distinct.append(root)
     return np.array(sorted(distinct, key=lambda root: -root.real), complex)
 
 
 def _tustin(coefficients: Sequence[object], order: int) -> Floats:
-    """Σ cᵢ z⁻ⁱ at z = (1 + s/2)/(1 − s/2), times (1 + s/2)^order; highest power first."""
+    """Return Σ cᵢ z⁻ⁱ at z = (1 + s/2)/(1 − s/2), times (1 + s/2)^order; highest power first."""
     total = np.zeros(order + 1)
     for i, c in enumerate(coefficients):
         term = np.array([float(c)])  # type: ignore[arg-type]
@@ -236,7 +234,7 @@ def _tustin(coefficients: Sequence[object], order: int) -> Floats:
 
 
 def _plain(number: Number) -> float | complex:
-    """Return a number as a real one if it is: complex sums round otherwise."""
+    """Return a number without imaginary part as a float, whose sums round differently."""
     value = complex(number)
     return value if value.imag else value.real
 

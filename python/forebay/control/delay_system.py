@@ -1,11 +1,11 @@
 """Exact stability of linear systems with one delay.
 
-The roots of a(s) + b(s)·e^{−sh} decide: the system is retarded where b has the lower degree,
-neutral where both degrees are equal. They are counted by the argument principle, and found as
-eigenvalues of the system's operator on a grid of Chebyshev points, then refined by Newton's
-method. Neither replaces the delay by a rational function.
+The roots of a(s) + b(s)·e^{−sh} decide. The system is retarded if b has the lower degree, and
+neutral if both degrees are equal. The roots are counted by the argument principle. They are
+computed as eigenvalues of the system's operator on Chebyshev points, which Newton's method refines.
+Neither method replaces the delay by a rational function.
 
-`RateLoop` is such a system: the loop of AVQ and E-AVQ, which act on rates and have no queue.
+`RateLoop` is such a system: the loop of AVQ and E-AVQ, which act on rates.
 """
 
 from __future__ import annotations
@@ -23,12 +23,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DelaySystem:
-    """a(s) + b(s)·e^{−sh} = 0.
+    """The characteristic equation a(s) + b(s)·e^{−sh} = 0.
 
-    a, b: coefficients, highest power first; the degree of b is at most that of a.
-    delay_s: h > 0.
+    Attributes
+    ----------
+    a, b : sequence of float
+        Coefficients, highest power first; the degree of b is at most that of a.
+    delay_s : float
+        Delay h > 0 in seconds.
 
-    Raises `ValueError` for an advanced system, with a degree of b above that of a.
+    Raises
+    ------
+    ValueError
+        If the system is advanced, that is if b has a higher degree than a.
     """
 
     a: Sequence[float]
@@ -42,18 +49,22 @@ class DelaySystem:
         if len(a) < 2:
             raise ValueError("a has no root: nothing has a memory")
         if not self.delay_s > 0:
-            raise ValueError(f"delay_s: found {self.delay_s}, allowed: above 0")
+            raise ValueError(f"delay_s: {self.delay_s} is not valid; expected more than 0")
         object.__setattr__(self, "a", tuple(float(x) for x in a / a[0]))
         object.__setattr__(self, "b", tuple(float(x) for x in b / a[0]))
 
     @property
     def order(self) -> int:
+        """Degree of a."""
         return len(self.a) - 1
 
     @property
     def neutral_gain(self) -> float:
-        """b_n/a_n: zero for a retarded system. From 1 on, in size, roots without number are
-        in the right half-plane, along Re s = ln|b_n/a_n|/h (Hale and Verduyn Lunel 1993)."""
+        """Ratio b_n/a_n, which is zero for a retarded system.
+
+        If its absolute value is 1 or more, infinitely many roots are in the right half-plane, along
+        Re s = ln|b_n/a_n|/h (Hale and Verduyn Lunel 1993).
+        """
         return self.b[0] if len(self.b) == len(self.a) else 0.0
 
     def __call__(self, s: ArrayLike) -> Complexes:
@@ -62,14 +73,14 @@ class DelaySystem:
         return np.asarray(f, complex)
 
     def slope(self, s: ArrayLike) -> Complexes:
-        """df/ds."""
+        """Return df/ds."""
         s = np.asarray(s, complex)
         b = np.polyval(np.polyder(self.b), s) - self.delay_s * np.polyval(self.b, s)
         slope = np.polyval(np.polyder(self.a), s) + b * np.exp(-s * self.delay_s)
         return np.asarray(slope, complex)
 
     def shifted(self, by: float) -> DelaySystem:
-        """The same system with its roots moved to the left by `by`."""
+        """Return the system whose roots are those of this one, moved to the left by `by`."""
         weight = math.exp(-by * self.delay_s)
         return DelaySystem(
             _shift(self.a, by), [weight * c for c in _shift(self.b, by)], self.delay_s
@@ -78,8 +89,13 @@ class DelaySystem:
     def unstable_roots(self) -> float:
         """Return the number of roots with Re s > 0; infinite if neutral with |b_n/a_n| ≥ 1.
 
-        The argument of f along the boundary of the right half of a disc that holds them all.
-        Raises `ValueError` where a root is on the imaginary axis, to rounding.
+        It is the change of the argument of f along the boundary of a half-disc that contains them
+        all.
+
+        Raises
+        ------
+        ValueError
+            If a root is on the imaginary axis, up to rounding.
         """
         if abs(self.neutral_gain) >= 1:
             return math.inf
@@ -97,17 +113,24 @@ class DelaySystem:
         return round(count)
 
     def stable(self) -> bool:
-        """True if every root has Re s < 0; False on the boundary."""
+        """Return True if every root has Re s < 0; False on the boundary."""
         try:
             return self.unstable_roots() == 0
         except ValueError:
             return False
 
     def roots(self, count: int = 10, points: int = 60) -> Complexes:
-        """The `count` rightmost roots, from right to left.
+        """Return the rightmost roots, from right to left.
 
-        Of a neutral system with |b_n/a_n| > 0 they are the rightmost of those of moderate
-        size: its chain of roots has no end.
+        For a neutral system with |b_n/a_n| > 0, whose chain of roots is infinite, they are the
+        rightmost roots of moderate size.
+
+        Parameters
+        ----------
+        count : int, optional
+            Number of roots.
+        points : int, optional
+            Number of Chebyshev points.
         """
         guesses = self._eigenvalues(points)
         guesses = guesses[np.argsort(-guesses.real)][: 4 * count + 20]
@@ -116,12 +139,12 @@ class DelaySystem:
         return refined[:count]
 
     def rightmost(self) -> complex:
-        """The rightmost root, with Im s ≥ 0."""
+        """Return the rightmost root, with Im s ≥ 0."""
         root = self.roots(2)[0]
         return complex(root.real, abs(root.imag))
 
     def _radius(self) -> float:
-        """No root with Re s ≥ 0 is larger: there |a| > |b| ≥ |b e^{−sh}|."""
+        """Return a bound of the roots with Re s ≥ 0: beyond it |a| > |b| ≥ |b·e^{−sh}|."""
         b = np.pad(np.abs(self.b), (len(self.a) - len(self.b), 0))
         # (|a_n| − |b_n|)rⁿ − Σ(|a_i| + |b_i|)rⁱ has one positive root, by Descartes' rule.
         bound = -(np.abs(self.a) + b)
@@ -145,13 +168,14 @@ class DelaySystem:
         raise ValueError("a root lies on the imaginary axis")
 
     def _eigenvalues(self, points: int) -> Complexes:
-        """The operator of the system on `points` + 1 Chebyshev points of [−h, 0].
+        """Return the eigenvalues of the system's operator on `points` + 1 Chebyshev points.
 
-        With x = (y, y', …): x'(0) + D x'(−h) = A0 x(0) + A1 x(−h), and x' = dx/dθ inside
-        (Breda, Maset and Vermiglio 2005; the neutral term as a boundary condition).
+        The points are in [−h, 0]. With x = (y, y', …): x'(0) + D·x'(−h) = A0·x(0) + A1·x(−h), and
+        x' = dx/dθ inside (Breda, Maset and Vermiglio 2005, with the neutral term as a boundary
+        condition).
         """
         n = self.order
-        # Time in units of h/2, and y's derivatives in that unit, keep the numbers moderate.
+        # The unit of time is h/2, for conditioning.
         unit = 0.5 * self.delay_s
         scale = unit ** np.arange(n, -1, -1.0)
         a = np.array(self.a) * scale[0] / scale
@@ -171,7 +195,7 @@ class DelaySystem:
         return np.asarray(linalg.eigvals(linalg.solve(lhs, rhs)) / unit, complex)
 
     def _newton(self, guesses: Complexes) -> Complexes:
-        """Roots near the guesses, once each; guesses that wander off are dropped."""
+        """Return the distinct roots near the guesses; a guess that does not converge is dropped."""
         s = guesses.copy()
         with np.errstate(all="ignore"):
             for _ in range(50):
@@ -186,19 +210,19 @@ class DelaySystem:
             good = near & np.isfinite(s) & (np.abs(self(s)) < 1e-9 * size)
         distinct: list[complex] = []
         for root in s[good]:
-            if all(abs(root - known_root) > 1e-7 * (abs(root) + unit) for known_root in distinct):
+            if all(abs(root - previous) > 1e-7 * (abs(root) + unit) for previous in distinct):
                 distinct.append(complex(root))
         return np.array(distinct, complex)
 
 
 def _shift(coefficients: Sequence[float], by: float) -> list[float]:
-    """c(s + by)."""
+    """Return the coefficients of c(s + by)."""
     shifted = np.poly1d(list(coefficients))(np.poly1d([1.0, by]))
     return [float(x) for x in np.atleast_1d(shifted.coefficients)]
 
 
 def chebyshev(points: int) -> tuple[Floats, Floats]:
-    """Nodes from 0 to −2, and the matrix that differentiates a polynomial given there."""
+    """Return Chebyshev nodes from 0 to −2 and the matrix that differentiates polynomials there."""
     k = np.arange(points + 1)
     x = np.cos(np.pi * k / points)
     c = np.where((k == 0) | (k == points), 2.0, 1.0) * (-1.0) ** k
@@ -209,7 +233,15 @@ def chebyshev(points: int) -> tuple[Floats, Floats]:
 
 
 def weights(nodes: Floats, at: float) -> Floats:
-    """Return barycentric interpolation weights at Chebyshev nodes (Berrut and Trefethen 2004)."""
+    """Return barycentric interpolation weights at Chebyshev nodes (Berrut and Trefethen 2004).
+
+    Parameters
+    ----------
+    nodes : array of shape (n,)
+        The nodes.
+    at : float
+        The point to which values at the nodes are interpolated.
+    """
     off = at - nodes
     if np.any(np.abs(off) < 1e-14):
         return np.asarray(np.abs(off) < 1e-14, float)
@@ -218,21 +250,30 @@ def weights(nodes: Floats, at: float) -> Floats:
     return np.asarray(parts / parts.sum(), float)
 
 
-#: β of e-avq eq. (15)
+#: β of e-avq eq. (15).
 BETA = 2 / 3
 
 
 @dataclass(frozen=True)
 class RateLoop:
-    """TCP under a virtual queue, AVQ's or E-AVQ's (e-avq section 3.2).
+    """The loop of TCP with AVQ or E-AVQ, which act on a virtual queue (e-avq section 3.2).
 
-    Of N users with RTT d, marked by p = (λ − C̃)/λ, the rate λ moves by
-    δλ' = −K11·δλ − K12·δλ(t − d) + K2·δC̃(t − d), and the virtual capacity by
-    δC̃' = −K_i·δλ − K_p·δλ' − K_d·δλ'' (e-avq eq. 18); AVQ has K_i = α alone.
+    N users with RTT d receive marks with p = (λ − C̃)/λ. Their rate λ follows δλ' = −K11·δλ −
+    K12·δλ(t − d) + K2·δC̃(t − d), and the virtual capacity follows δC̃' = −K_i·δλ − K_p·δλ' −
+    K_d·δλ'' (e-avq eq. 18). AVQ has K_i = α alone.
 
-    capacity_pkts_per_s, flows, rtt_s: C, N and d.
-    gamma: target utilisation.
-    k_i: per second; k_p: a number; k_d: in seconds.
+    Attributes
+    ----------
+    capacity_pkts_per_s, flows, rtt_s : float
+        C, N and d.
+    k_i : float
+        Integral gain, per second.
+    k_p : float
+        Proportional gain.
+    k_d : float
+        Derivative gain, in seconds.
+    gamma : float
+        Target utilisation.
     """
 
     capacity_pkts_per_s: float
@@ -245,17 +286,17 @@ class RateLoop:
 
     @property
     def k11(self) -> float:
-        """N/(γCd²)."""
+        """K11 = N/(γCd²)."""
         return self.flows / (self.gamma * self.capacity_pkts_per_s * self.rtt_s**2)
 
     @property
     def k2(self) -> float:
-        """βγC/N, which is K12 too."""
+        """K2 = βγC/N, which also is K12."""
         return BETA * self.gamma * self.capacity_pkts_per_s / self.flows
 
     @property
     def system(self) -> DelaySystem:
-        """e-avq eq. (21): of neutral type where K_d > 0."""
+        """The system of e-avq eq. (21), which is neutral if K_d > 0."""
         k2 = self.k2
         b = [k2 * self.k_d, k2 + k2 * self.k_p, k2 * self.k_i]
         return DelaySystem([1.0, self.k11, 0.0], b, self.rtt_s)
@@ -267,12 +308,15 @@ class RateLoop:
 
     @property
     def settling_s(self) -> float:
-        """Time in which the slowest root falls to 2 %; inf where it does not."""
+        """Settling time of the slowest root to 2 %, in seconds; ``inf`` if it does not decay."""
         root = self.system.rightmost().real
         return -4 / root if root < 0 else math.inf
 
     def printed_theorem(self) -> bool:
-        """Conditions (22) and (23) as e-avq prints them, which are wrong: see docs/explanation/theory.md."""
+        """Evaluate conditions (22) and (23) as printed in e-avq.
+
+        They are wrong; docs/explanation/theory.md has the correct ones.
+        """
         k11, k12, k2 = self.k11, self.k2, self.k2
         kd = k2 * self.k_d
         kp = k12 + k2 * self.k_p
@@ -285,6 +329,6 @@ class RateLoop:
         return discriminant < 0 or (m0 - m1) * (m2 - m3) > 0
 
     def far_roots_real_s(self) -> float:
-        """Re s of the roots far from the origin, ln(K2·K_d)/d; −inf without K_d."""
+        """Return Re s of the roots far from the origin, ln(K2·K_d)/d; −inf without K_d."""
         kd = self.k2 * self.k_d
         return math.log(kd) / self.rtt_s if kd > 0 else -math.inf

@@ -1,14 +1,14 @@
-"""Designing a law for a link: the rule's answer, then a sampling interval and goals that suit it.
+"""Design of a law for a link: the rule's gains, then an interval and goals that suit the link.
 
-`design` takes these steps, each of which may replace the draft of the one before it:
+`design` takes these steps, each of which may replace the draft of the previous one:
 
-1. The rule's answer at the law's own interval (`design_rule.design_once`), or at one that suits the
-   RTT where the rule has no gains for the law's own.
-2. An interval that suits the RTT, where the law's own makes a worse loop.
-3. Advice, where the loop amplifies too much.
-4. A stable loop by the advice or by the exact set of a PI's robust gains, where the rule's own
-   goals give none.
-5. Goals whose gains Linux's qdisc of the law can have.
+1. The rule's gains at the law's default interval (`design_rule.design_once`), or at an interval
+that suits the RTT if the rule has no gains for the default.
+2. An interval that suits the RTT, if the default interval gives a worse loop.
+3. Advice, if the loop is not robust.
+4. A stable loop by the advice, or by the exact set of robust gains of a PI, if the rule's default
+goals give none.
+5. Goals whose gains are in the range of Linux's qdisc of the law.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
-from forebay._base import quantities, registries
+from forebay._base import registries
+from forebay._base.errors import ParameterError
+from forebay._base.overrides import law_pairs
+from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law, pi_forms, pi_stabilising_set
 from forebay.control.design_rule import SLOWER, design_once
 from forebay.control.designed_law import DEVIATIONS, Design, RobustSetting
-from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass
+from forebay.control.link import Link, Quantity, text_of
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_stabilising_set import TAKEN, PiGains
 from forebay.scenario import router
@@ -32,59 +35,69 @@ from forebay.scenario import router
 if TYPE_CHECKING:
     from forebay.scenario.python_laws import Prototype
 
-#: A sampling interval beyond this share of the RTT costs a loop more phase than its rule gives
-#: away: PI-PD's rule has the same bound.
+#: Largest ratio of sampling interval and RTT: a longer interval costs more phase than the rules
+#: leave. PI-PD's rule has the same bound.
 LONGEST = 0.25
-#: Factors on a goal, nearest first.
+#: Factors on a goal that are tried, the nearest ones first.
 LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 
 
 def design(
     law: str | Prototype,
-    rate: str,
-    flows: PerClass,
-    rtt: PerClass,
-    packet: str = "1000B",
-    target: str | None = None,
-    buffer: str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    l4s_flows: float = 0.0,
-    tcp: PerClass = PLAIN,
+    link: Link,
+    *,
+    target: Quantity | None = None,
+    overrides: Overrides = (),
 ) -> Design:
     """Design a law for a link.
 
-    law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME or as its class,
-        whose linear model is measured (`measured_law`) with its parameters as they are.
-    rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
-    target: queue length or queuing delay to hold, such as "175p" or "40ms"; a quarter of the
-        bandwidth-delay product if None.
-        {"target": "175p"} in `overrides` asks for the same.
-    buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
-    overrides: what the design is asked for ({"beta": 0.3}), and parameters of the law that it
-        leaves alone ({"interval": "10ms"}).
-    l4s_flows: scalable flows that share the link with the classic ones, under a coupled law.
-    tcp: their sender: "reno" as published, "linux-reno", "cubic", "dctcp" or "prague".
+    Parameters
+    ----------
+    law : str or class
+        A name of `forebay laws`; or a law written in Python, as ``"FILE.py:NAME"`` or as its class,
+        whose linear model is measured with its parameters unchanged.
+    link : Link
+        The link and its flows.
+    target : str or float, optional
+        The queue length or queuing delay to hold, such as ``"175p"`` or ``"40ms"``; a quarter of
+        the bandwidth-delay product by default. ``"target"`` in `overrides` means the same.
+    overrides : dict, str or sequence, optional
+        Goals of the design rule (``{"beta": 0.3}``), and parameters of the law that the design
+        leaves alone (``{"interval": "10ms"}``).
 
-    Where Linux has the law and its rule's own goals give gains that Linux's qdisc cannot have, the
-    nearest goals that give a robust loop with gains in the qdisc's range are taken instead, and a
-    note says so. Goals or gains in `overrides` are taken as they are.
+    Returns
+    -------
+    Design
+        The law with its parameters, operating point, loop and margins. A law without a design rule
+        is analysed with its parameters unchanged.
 
-    Of flows, rtt and tcp each may be a list, with a value of each class of flows (["20ms", "80ms"],
-    or "20ms,80ms"); one number of flows is divided equally among the classes.
+    Raises
+    ------
+    ScenarioError
+        If the law, a quantity or a parameter is wrong, if the law has neither a design rule nor a
+        linear model, or if no goal of its rule gives a stable loop.
 
-    A law without a design rule is analysed with its parameters as they are. Where a rule's gains
-    make no stable loop here, the design asks it for less (`Design.unstable_goal`). Raises
-    `ScenarioError` for a law, quantity or parameter that is wrong, for a law that has neither a
-    design rule nor a linear model, and where no goal of a rule makes a stable loop.
+    Notes
+    -----
+    Where the rule's default goals give an unstable loop, the design chooses a slower goal
+    (`Design.unstable_goal`). Where Linux has the law, and the default goals give gains outside the
+    range of Linux's qdisc, the design chooses the nearest goals that give a robust loop within that
+    range, and a note says so. Goals and gains in `overrides` are never changed.
+
+    Examples
+    --------
+    >>> link = forebay.Link(rate="50Mbit/s", rtt="40ms", flows=30)
+    >>> forebay.design("pi", link, target="20ms").params
     """
-    settings = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
+    settings = dict(law_pairs(law, overrides))
     target = _one_target(target, settings.pop("target", None))
-    link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
+    target_pkts = link.set_point_pkts(target)
+    link = link.with_buffer_for(target_pkts, default=target is None)
     if measured_law.is_python(law):
-        return _measured(law, link, settings, target)
+        return _measured(law, link, target_pkts, settings, target)
     assert isinstance(law, str)
-    draft = _at_fitting_interval(law, link, settings)
+    draft = _at_fitting_interval(law, link, target_pkts, settings)
     if draft.loop is None:
         return _stable_rates(draft, settings)
     draft = _with_interval(draft, settings)
@@ -92,29 +105,37 @@ def design(
     return _within_linux(_stable(draft, settings), settings)
 
 
-def _one_target(option: str | None, param: str | None) -> str | None:
-    """Return the set-point, which may be given as an option or as a parameter, of any law."""
-    if option is not None and param is not None and option != param:
-        raise ScenarioError(
-            f'--set target: found "{param}" beside --target "{option}", allowed: one of them'
-        )
-    return option if param is None else param
+def _one_target(target: Quantity | None, override: str | None) -> str | None:
+    """Return the set-point, which is an argument or a parameter of the law.
+
+    Raises `ParameterError` if both are given and differ.
+    """
+    text = None if target is None else text_of(target, "queue")
+    if text is not None and override is not None and text != override:
+        reason = f'the overrides have another set-point, "{override}"'
+        raise ParameterError("target", text, "one of them", reason=reason)
+    return text if override is None else override
 
 
 def _measured(
-    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
+    law: str | Prototype,
+    link: Link,
+    target_pkts: float,
+    settings: dict[str, Any],
+    target: str | None,
 ) -> Design:
     """Return a Python law with its parameters on a link, with its measured loop.
 
-    Raises `ScenarioError` for a law that cannot be read, or has no linear model there.
+    Raises `ScenarioError` if the law cannot be read, or has no linear model there.
     """
     name, source, params, notes, equilibrium = measured_law.measure(law, link, settings, target)
     plant = measured_law.flows_on(link)
     if target is None:
-        link = replace(link, target_pkts=equilibrium.model["queue_pkts"])
+        target_pkts = equilibrium.model["queue_pkts"]
     return Design(
         name,
         link,
+        target_pkts,
         {},
         params,
         notes,
@@ -128,50 +149,60 @@ def _measured(
 # --- the sampling interval ----------------------------------------------------------------------
 
 
-def _at_fitting_interval(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design:
-    """Return the design at the law's own interval, or at one that suits the RTT.
+def _at_fitting_interval(
+    law: str, link: Link, target_pkts: float, settings: Mapping[str, str]
+) -> Design:
+    """Return the design at the law's default interval, or at one that suits the RTT.
 
-    A rule may have no gains for the law's own, as with 6.25 ms on a path of 0.1 ms. Raises
+    A rule may have no gains at the default, such as 6.25 ms on a path of 0.1 ms. Raises
     `ScenarioError`.
     """
     try:
-        return design_once(law, link, settings)
+        return design_once(law, link, target_pkts, settings)
     except ScenarioError:
         own_s = None if "interval" in settings else _own_interval_s(law)
-        rtt_s = link.rtt_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps
+        rtt_s = link.rtt_s + 8 * link.packet_bytes * target_pkts / link.rate_bps
         if own_s is None or own_s <= LONGEST * rtt_s:
             raise
-        draft = _attempt(law, link, {**settings, "interval": _fitting_interval(law, rtt_s)})
+        interval = _fitting_interval(law, rtt_s)
+        draft = _attempt(law, link, target_pkts, {**settings, "interval": interval})
         if draft is None or draft.loop is None or draft.loop.interval_s is None or not draft.stable:
             raise
         return replace(draft, impossible_s=own_s)
 
 
 def _with_interval(draft: Design, settings: Mapping[str, str]) -> Design:
-    """Return the design at an interval that suits the RTT, where the law's own does not.
+    """Return the design at an interval that suits the RTT, if the default interval does not.
 
-    An interval that was given stays.
+    An interval that is given stays.
     """
     loop, own_s = draft.loop, _own_interval_s(draft.law)
     if loop is None or loop.interval_s is None or own_s is None or "interval" in settings:
         return draft
     rtt_s = draft.point.rtt_s
-    # A rule that chooses the interval has thought of the RTT; other clocks sample no queue.
+    # Rules that choose the interval consider the RTT, and other clocks sample no queue.
     if abs(loop.interval_s - own_s) > 1e-6 * own_s or own_s <= LONGEST * rtt_s:
         return draft
     interval = _fitting_interval(draft.law, rtt_s)
-    variant = _attempt(draft.law, draft.link, {**settings, "interval": interval})
+    variant = _again(draft, {**settings, "interval": interval})
     if variant is None or variant.loop is None or peak_of(variant) > 0.95 * peak_of(draft):
         return draft
     return replace(variant, published=loop)
 
 
-def _attempt(law: str, link: LoadedLink, settings: Mapping[str, str]) -> Design | None:
-    """Return `design_once`; None where it raises `ScenarioError`."""
+def _attempt(
+    law: str, link: Link, target_pkts: float, settings: Mapping[str, str]
+) -> Design | None:
+    """Return the design by the rule alone; None where there is none."""
     try:
-        return design_once(law, link, settings)
+        return design_once(law, link, target_pkts, settings)
     except ScenarioError:
         return None
+
+
+def _again(draft: Design, settings: Mapping[str, str]) -> Design | None:
+    """Return a draft's law and link designed with other settings; None where that fails."""
+    return _attempt(draft.law, draft.link, draft.target_pkts, settings)
 
 
 def _own_interval_s(law: str) -> float | None:
@@ -183,7 +214,7 @@ def _own_interval_s(law: str) -> float | None:
 
 
 def _fitting_interval(law: str, rtt_s: float) -> str:
-    """Return a fifth of R, or the least that the law takes."""
+    """Return a fifth of the RTT, or the shortest interval that the law accepts."""
     spec = _interval_spec(law)
     least_s = 0.0 if spec is None else spec["min"] or 0.0
     return f"{1e3 * max(TAKEN * rtt_s, least_s):.2g}ms"
@@ -194,7 +225,7 @@ def _interval_spec(law: str) -> Any:
 
 
 def _kept_interval(draft: Design) -> dict[str, str]:
-    """Return the interval of a draft that is not the law's own."""
+    """Return the interval of a draft that does not have the law's default one."""
     if draft.published is None and draft.impossible_s is None:
         return {}
     return {"interval": dict(draft.params)["interval"]}
@@ -204,9 +235,14 @@ def _kept_interval(draft: Design) -> dict[str, str]:
 
 
 def peak_of(draft: Design, enough: float = math.inf) -> float:
-    """Return the largest |1/(1 + L)|; infinite for a loop that is not stable.
+    """Return the sensitivity peak |1/(1 + L)| of a design; ``inf`` for an unstable loop.
 
-    Above `enough` it is rough, and many times quicker.
+    Parameters
+    ----------
+    draft : Design
+        The design.
+    enough : float, optional
+        A peak above this value is approximate, which is much faster.
     """
     if draft.loop is None or not draft.loop.stable:
         return math.inf
@@ -216,15 +252,16 @@ def peak_of(draft: Design, enough: float = math.inf) -> float:
 
 
 def _robust_setting(draft: Design, settings: Mapping[str, str]) -> RobustSetting | None:
-    """Return the setting that makes a loop robust; None for a loop that is."""
+    """Return the nearest setting that makes the loop robust; None for a robust loop."""
     peak = peak_of(draft)
     if peak <= ROBUST_PEAK:
         return None
     for key, value in _tried(draft, settings):
-        link = draft.link
+        target_pkts = draft.target_pkts
         if key == "target":
-            link = replace(link, target_pkts=float(value.removesuffix("p")))
-        variant = _attempt(draft.law, link, {**settings, **_kept_interval(draft), key: value})
+            target_pkts = float(value.removesuffix("p"))
+        varied = {**settings, **_kept_interval(draft), key: value}
+        variant = _attempt(draft.law, draft.link, target_pkts, varied)
         if variant is None:
             continue
         then = peak_of(variant, ROBUST_PEAK)
@@ -236,7 +273,7 @@ def _robust_setting(draft: Design, settings: Mapping[str, str]) -> RobustSetting
 def _tried(draft: Design, settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield settings from the nearest on.
 
-    First the goal that slows the law, then its other goals, its interval, and the set-point.
+    The goal that slows the law comes first, then its other goals, its interval, and the set-point.
     """
     model = draft.model()
     values = {name: value for name, value, _ in model.goals}
@@ -244,7 +281,7 @@ def _tried(draft: Design, settings: Mapping[str, str]) -> Iterator[tuple[str, st
     if slowed is not None and slowed not in values:
         values[slowed] = dict(draft.params)[slowed]
     if draft.gain_params and all(name in settings for name in draft.gain_params):
-        # The rule is not asked.
+        # The rule is not used.
         values = {}
     for key in sorted(values, key=lambda key: key != slowed):
         try:
@@ -259,8 +296,8 @@ def _tried(draft: Design, settings: Mapping[str, str]) -> Iterator[tuple[str, st
                 yield "interval", f"{1e3 * share * draft.point.rtt_s:.2g}ms"
     if "target" in dict(draft.params):
         for factor in (1.5, 2.0, 3.0, 4.0):
-            if factor * draft.link.target_pkts < 0.9 * draft.link.buffer_pkts:
-                yield "target", f"{factor * draft.link.target_pkts:.4g}p"
+            if factor * draft.target_pkts < 0.9 * draft.link.buffer_pkts:
+                yield "target", f"{factor * draft.target_pkts:.4g}p"
 
 
 def _rule_keys(draft: Design) -> set[str]:
@@ -269,51 +306,48 @@ def _rule_keys(draft: Design) -> set[str]:
 
 
 def _stable(draft: Design, settings: Mapping[str, str]) -> Design:
-    """Return the draft if it is stable or was given by hand, else the nearest stable design.
+    """Return the draft if it is stable or has fixed gains, or else the nearest stable design.
 
-    That is the one that the advice names, or a PI of the set of robust gains, as a rule may not
-    give gains that its own margins call unstable. Raises `ScenarioError` where there is none.
+    That design is the one that the advice names, or a PI of the robust set, since a rule may refuse
+    gains that its own margins call unstable. Raises `ParameterError` if there is none.
     """
     by_hand = any(key in settings for key in _rule_keys(draft))
     if draft.stable or by_hand or not draft.gains:
         return draft
     advice = draft.advice
     key, value = (advice.key, advice.value) if advice is not None else (None, None)
-    # The set-point is not the rule's to move.
+    # The rule does not choose the set-point.
     if key is not None and value is not None and key != "target":
         varied = {**settings, **_kept_interval(draft), key: value}
-        variant = design_once(draft.law, draft.link, varied)
+        variant = design_once(draft.law, draft.link, draft.target_pkts, varied)
         return replace(variant, published=draft.published, unstable_goal=advice)
     robust = _of_robust_set(draft, settings)
     if robust is not None and robust.stable:
         return robust
-    alternative = f"--target {value}" if key == "target" else "another --target"
-    raise ScenarioError(
-        f"law: found {draft.law}, whose rule gives no stable loop on this link with any of its "
-        f"goals, allowed: {alternative}, or another law"
-    )
+    alternative = f"the set-point {value}" if key == "target" else "another set-point"
+    expected = f"{alternative}, or another law"
+    reason = "its rule gives no stable loop on this link with any of its goals"
+    raise ParameterError("law", draft.law, expected, reason=reason)
 
 
 def _stable_rates(draft: Design, settings: Mapping[str, str]) -> Design:
-    """Return a loop of rates, whose rule has no goals, if it is stable or was given by hand.
+    """Return the loop of a law that acts on rates, if it is stable or has fixed gains.
 
-    Raises `ScenarioError`.
+    Raises `ParameterError` otherwise, since such a rule has no goals.
     """
     if draft.stable or any(key in settings for key in _rule_keys(draft)):
         return draft
     moved = " and ".join(name for name in draft.gain_params if name in draft.gains)
-    raise ScenarioError(
-        f"law: found {draft.law}, whose loop of rates is stable with no {moved}: with "
-        f"{draft.point.window_pkts:.3g} packets a flow, marking answers the rate too steeply, "
-        f"allowed: smaller windows, another law, or --set {moved}=… to see its roots"
+    expected = f"smaller windows, another law, or a given {moved}, to see the roots"
+    reason = (
+        f"its loop of rates is stable with no {moved}: with {draft.point.window_pkts:.3g} packets "
+        "a flow, the rate depends on marks too steeply"
     )
+    raise ParameterError("law", draft.law, expected, reason=reason)
 
 
 def _of_robust_set(draft: Design, settings: Mapping[str, str]) -> Design | None:
-    """Return a PI by the exact set of its robust gains, for a link on which its rule has none.
-
-    None for any other law, and where no gains are robust.
-    """
+    """Return a PI with gains of its exact robust set; None for other laws or without gains."""
     form, loop = pi_forms.pi_law(draft.law), draft.loop
     if form is None or loop is None or loop.interval_s is None:
         return None
@@ -324,7 +358,8 @@ def _of_robust_set(draft: Design, settings: Mapping[str, str]) -> Design | None:
 
     def with_gains(gains: PiGains) -> Design:
         texts = dict(form.texts(gains.a, gains.b))
-        return design_once(draft.law, draft.link, {**settings, **_kept_interval(draft), **texts})
+        varied = {**settings, **_kept_interval(draft), **texts}
+        return design_once(draft.law, draft.link, draft.target_pkts, varied)
 
     try:
         gains = pi_stabilising_set.choose([corner], loop.interval_s)
@@ -346,9 +381,9 @@ def _of_robust_set(draft: Design, settings: Mapping[str, str]) -> Design | None:
         return None
     clear = step is not None and robust.gain_step is None
     note = (
-        "The law's rule has no gains that are stable here. These have the largest integral of all "
+        "The law's rule has no stable gains on this link. These have the largest integral gain "
         f"with which |1/(1 + L)| is at most {ROBUST_PEAK:g}"
-        + (", and the queue's own moves do not take the probability to zero" if cut else "")
+        + (", and the queue's own oscillation does not take the probability to zero" if cut else "")
         + (", and they stay within one step of the law's gains" if clear else "")
         + "."
     )
@@ -360,10 +395,10 @@ def _of_robust_set(draft: Design, settings: Mapping[str, str]) -> Design | None:
 
 
 def _within_linux(draft: Design, settings: Mapping[str, str]) -> Design:
-    """Return a robust design whose gains Linux's qdisc of the law can have, where there is one.
+    """Return a robust design whose gains are in the range of Linux's qdisc, if there is one.
 
-    The draft itself is returned where Linux has no such qdisc, where its gains are within the
-    qdisc's range, where gains or goals were given by hand, and where no robust design is in range.
+    The draft itself is returned if Linux has no such qdisc, if its gains are in range, if gains or
+    goals are fixed, and if no robust design is in range.
     """
     if draft.loop is None or any(key in settings for key in _rule_keys(draft)):
         return draft
@@ -377,27 +412,27 @@ def _within_linux(draft: Design, settings: Mapping[str, str]) -> Design:
         usual = float(goals[goal])
     except ValueError:
         return draft
-    # As robust as the rule's own design, at least.
+    # At least as robust as the rule's own design.
     largest_peak = max(ROBUST_PEAK, peak_of(draft))
     if not math.isfinite(largest_peak):
         return draft
     for factor in sorted((*LESS, *MORE), key=lambda factor: abs(math.log(factor))):
         value = f"{factor * usual:.3g}"
         varied = {**settings, **_kept_interval(draft), goal: value}
-        variant = _attempt(draft.law, draft.link, varied)
+        variant = _again(draft, varied)
         if variant is None:
             continue
         if peak_of(variant, largest_peak) <= largest_peak and _beyond_linux(variant) is None:
             note = (
-                f"The rule's own goal, {goal} = {goals[goal]}, gives {beyond}, which Linux's "
-                f"{draft.law} cannot have; {goal} = {value} gives gains that it can."
+                f"The rule's default goal, {goal} = {goals[goal]}, gives {beyond}, outside the "
+                f"range of Linux's {draft.law}; {goal} = {value} gives gains within it."
             )
             return replace(variant, notes=[note, *variant.notes], published=draft.published)
     return draft
 
 
 def _beyond_linux(draft: Design) -> str | None:
-    """Return the first gain that is outside of the range of Linux's qdisc, as "beta = 3.1"."""
+    """Return the first gain outside the range of Linux's qdisc, such as "beta = 3.1"."""
     link = draft.link
     try:
         router.settings(

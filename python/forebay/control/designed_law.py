@@ -1,16 +1,16 @@
-"""A designed law on its link: operating point, gains, margins, and a file that runs.
+"""The result of a design: `Design`, a law on its link with operating point, gains and margins.
 
-Two numbers say how far from its set-point the law leaves its linear model, to be compared with how
-far the flows move the queue:
+The linear model holds near the set-point. Two distances from it are to be compared with the
+standard deviation of the queue:
 
-- Below the set-point the probability is cut at zero (`Design.headroom`): an integral loses what is
-  cut off, and the queue settles lower.
-- PIE's gains step with its probability (`Design.gain_step`; RFC 8033 section 4.2). A change that
-  crosses a step is made with the gains of where it began: upwards with the smaller ones, and
-  downwards with the larger ones. So p loses at each crossing, and the integral makes up for it by a
-  queue above its set-point. With gains g1 below and g2 above, a sample loses (g2/g1 − g1/g2)/4
-  times the mean square of its change and the density at the step: nothing, if p moved by small
-  changes.
+- The probability is cut at zero below the set-point (`Design.headroom`). An integral loses what is
+  cut off, so that the queue settles lower.
+- PIE's gains step with its probability (`Design.gain_step`; RFC 8033 section 4.2). A change of p
+  that crosses a step is made with the gains of its start: upwards with the smaller gains, and
+  downwards with the larger ones. p thus loses at each crossing, and the integral makes up for it by
+  a queue above the set-point. With gains g1 below and g2 above the step, a sample loses (g2/g1 −
+  g1/g2)/4 times the mean square of the change times the density of p at the step. The loss vanishes
+  if p changes by small amounts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from forebay._base import quantities, words
-from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay._base.errors import ParameterError
+from forebay._native import LawModel, OperatingPoint
 from forebay.control import expected_queue, export
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 from forebay.control.delay_system import RateLoop
 from forebay.control.expected_queue import Expected, LimitCycle
-from forebay.control.loaded_link import PLAIN, LoadedLink, scenario_toml
+from forebay.control.link import PLAIN, Link, scenario_toml
 from forebay.control.loop import Loop
 from forebay.control.margins import Margins
 from forebay.control.plant import CoupledEquilibrium, MixedEquilibrium, Plant
@@ -38,25 +39,30 @@ from forebay.control.plants import plant_on
 from forebay.control.senders import SENDERS
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay.report.plot import Plot
 
-#: Pictures of a loop: |L| and its angle over frequency, |L| over its angle, the queue after a tenth
-#: more flows have come, L in the complex plane, and the roots of the closed loop.
+#: Figures of a loop: gain and phase over frequency, gain over phase, the queue after 10 % more
+#: flows have started, L in the complex plane, and the roots of the closed loop.
 LoopPicture = Literal["bode", "nichols", "step", "nyquist", "roots"]
-#: With headroom for this number of standard deviations of the queue, the probability seldom reaches
-#: zero.
+#: Headroom in standard deviations of the queue with which the probability seldom reaches zero.
 DEVIATIONS = 4.0
-#: The queue is counted in whole packets, so that it moves at least by this.
+#: Smallest standard deviation of the queue, which is counted in whole packets.
 LEAST_DEVIATION_PKTS = 0.5
-#: Gains that differ by this factor between probabilities that differ by `NEAR` step there.
+#: Gains step where they differ by a factor of `STEPS` between probabilities that differ by `NEAR`.
 STEPS, NEAR = 1.5, 2 ** (1 / 8)
 
 
 class Headroom(NamedTuple):
-    """The distance from the set-point at which the probability is cut at zero.
+    """The distance below the set-point at which the probability is cut at zero.
 
-    headroom_pkts: below the set-point. deviation_pkts: standard deviation of the queue by the
-    windows' sawteeth.
+    Attributes
+    ----------
+    headroom_pkts : float
+        The distance in packets.
+    deviation_pkts : float
+        Standard deviation of the queue that the windows' sawteeth cause.
     """
 
     headroom_pkts: float
@@ -69,10 +75,18 @@ class Headroom(NamedTuple):
 
 
 class GainStep(NamedTuple):
-    """A step of a law's gains, which grow by `factor` above a `probability` of signals.
+    """A step in the gain schedule of a law.
 
-    headroom_pkts: distance of that probability from the set-point. deviation_pkts: standard
-    deviation of the queue by the windows' sawteeth.
+    Attributes
+    ----------
+    probability : float
+        Signal probability at the step.
+    factor : float
+        Factor by which the gains grow above it.
+    headroom_pkts : float
+        Distance of the queue with that probability from the set-point.
+    deviation_pkts : float
+        Standard deviation of the queue that the windows' sawteeth cause.
     """
 
     probability: float
@@ -83,10 +97,18 @@ class GainStep(NamedTuple):
 
 @dataclass(frozen=True)
 class RobustSetting:
-    """A loop whose |1/(1 + L)| exceeds the limit of a robust loop, and a setting that lowers it.
+    """A loop that is not robust, and the nearest setting that makes it robust.
 
-    peak: that of the loop. key, value: the setting; None if none of those tried helps. then: the
-    peak with the setting; loop: the loop with it.
+    Attributes
+    ----------
+    peak : float
+        Sensitivity peak of the loop.
+    key, value : str or None
+        The setting; None if no setting helps.
+    then : float or None
+        Sensitivity peak with the setting.
+    loop : Loop or None
+        The loop with the setting.
     """
 
     peak: float
@@ -97,10 +119,10 @@ class RobustSetting:
 
     @property
     def phase_deg(self) -> float | None:
-        """The phase margin with the setting."""
+        """Phase margin with the setting, in degrees."""
         return None if self.loop is None else self.loop.margins.phase_deg
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "sensitivity_peak": self.peak,
             "set": self.key and f"{self.key}={self.value}",
@@ -113,24 +135,49 @@ class RobustSetting:
 class Design:
     """A designed law on its link.
 
-    gains: the designed numbers, under the papers' names.
-    params: the law's parameters, name and value as a text.
-    point: the operating point; that of as many flows of Reno as need the same probability, where
-        there are other flows.
-    loop: None for laws of rates, which have no loop of queue and probability.
-    published: the loop at the law's own sampling interval, where that is too long for the link's
-        RTT and the design has another.
-    impossible_s: that interval, where the rule has no gains for it at all.
-    advice: the setting that would make a loop robust that amplifies too much.
-    unstable_goal: the setting of the design, where the rule's own goals give no stable loop.
-    gain_params: the parameters that the rule has chosen, except set-point and interval.
-    classes: the equilibrium of classic and L4S flows, where there are both.
-    senders: the equilibrium of all classes of flows, where they are not Reno's of one RTT.
-    source: FILE.py:NAME or the label of a law written in Python, whose linear model was measured.
+    Attributes
+    ----------
+    law : str
+        Name of the law.
+    link : Link
+        The link and its flows.
+    target_pkts : float
+        The set-point in packets.
+    gains : dict of str to float
+        The gains of the design rule, under the papers' names.
+    params : list of (name, value)
+        The law's parameters, as texts.
+    notes : list of str
+        Sentences of the design rule on its choices.
+    point : OperatingPoint
+        The operating point; with other senders that of the number of Reno flows that need the same
+        signal probability.
+    loop : Loop or None
+        The loop; None for laws that act on rates, which have no loop of queue and probability.
+    rates : RateLoop or None
+        The loop of a law that acts on rates.
+    published : Loop or None
+        The loop at the law's default sampling interval, where that is too long for the RTT and the
+        design has another interval.
+    impossible_s : float or None
+        That default interval, where the rule has no gains for it.
+    advice : RobustSetting or None
+        The setting that would make the loop robust; None for a robust loop.
+    unstable_goal : RobustSetting or None
+        The setting of this design, where the rule's default goals give no stable loop.
+    gain_params : tuple of str
+        The parameters that the rule has chosen, except set-point and interval.
+    classes : CoupledEquilibrium or None
+        The equilibrium of classic and L4S flows, where there are both.
+    senders : MixedEquilibrium or None
+        The equilibrium of all classes of flows, where they are not Reno flows with one RTT.
+    source : str
+        FILE.py:NAME or the label of a law written in Python, whose linear model was measured.
     """
 
     law: str
-    link: LoadedLink
+    link: Link
+    target_pkts: float
     gains: dict[str, float]
     params: list[tuple[str, str]]
     notes: list[str]
@@ -148,17 +195,17 @@ class Design:
 
     @property
     def kind(self) -> str:
-        """The law as a scenario names it."""
+        """Name of the law in a scenario."""
         return self.source or self.law
 
     @property
     def modelled_elsewhere(self) -> bool:
-        """True if the law's linear model is known for other loads and links, too."""
+        """True if the law's linear model is also known for other loads and links."""
         return not self.source
 
     @property
     def title(self) -> str:
-        """The law, the link and the flows, as pictures and pages name the design."""
+        """The law, the link and the flows, as figures and pages name the design."""
         link = self.link
         addition = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
         addition += f" of {link.senders}" if link.groups else ""
@@ -166,11 +213,11 @@ class Design:
 
     @cached_property
     def sawtooth(self) -> Loop | None:
-        """The law's loop with ACKs as the flows' clock and windows in sawteeth.
+        """The law's loop with ACK clocking and sawtooth windows.
 
-        It is nearer to packets than the published plant of `loop`. None where such flows have no
-        equilibrium, for laws of rates and measured laws, and for flows other than Reno's of one
-        RTT.
+        It is closer to packets than the published plant of `loop`. None if such flows have no
+        equilibrium, for laws that act on rates, for measured laws, and for flows other than Reno
+        flows with one RTT.
         """
         if self.loop is None or self.source or self.classes or self.senders:
             return None
@@ -178,24 +225,24 @@ class Design:
 
     @cached_property
     def expected(self) -> Expected | None:
-        """The queue of `sawtooth` under TCP's own losses; None if that loop is not stable."""
+        """Statistics of the queue of `sawtooth` under TCP's own losses; None if it is unstable."""
         return None if self.sawtooth is None else expected_queue.expected(self.sawtooth)
 
     @cached_property
     def cycle(self) -> LimitCycle | None:
-        """The oscillation of the queue of `sawtooth`; None if that loop is stable."""
+        """Limit cycle of the queue of `sawtooth`; None for a stable loop."""
         return None if self.sawtooth is None else expected_queue.limit_cycle(self.sawtooth)
 
     @property
     def queue_pkts(self) -> float:
-        """The queue at the equilibrium, of all classes."""
+        """Queue of all classes at the equilibrium, in packets."""
         if self.classes is not None:
             return self.classes.queue_pkts
         return self.held_pkts
 
     @property
     def window_pkts(self) -> float:
-        """The window of a flow; the mean of several classes."""
+        """Mean window of a flow at the equilibrium, in packets."""
         if self.senders is None:
             return self.point.window_pkts
         classes = self.senders.classes
@@ -204,12 +251,12 @@ class Design:
 
     @property
     def held_pkts(self) -> float:
-        """The queuing delay that the law tracks, as the packets that the link sends in it."""
-        return self.link.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
+        """The tracked queuing delay, in packets that the link sends in that time."""
+        return self.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
 
     @property
     def stable(self) -> bool:
-        """True if every root of the loop decays, by an exact test."""
+        """True if all roots of the closed loop decay, by an exact test."""
         return self._closed.stable
 
     @property
@@ -218,7 +265,7 @@ class Design:
 
     @property
     def settling_s(self) -> float:
-        """4/|Re s| of the slowest root: 2 % of a disturbance are left."""
+        """Settling time to 2 % in seconds: 4/|Re s| of the slowest root."""
         return self._closed.settling_s
 
     @property
@@ -228,8 +275,8 @@ class Design:
         assert closed is not None
         return closed
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the document of `forebay design --json`; numbers that are not finite are None."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `forebay design --json`; None stands for NaN and infinity."""
         margins = self.margins
         return {
             "law": self.law,
@@ -241,8 +288,8 @@ class Design:
                 "rtt_s": self.point.rtt_s,
                 "queue_pkts": self.queue_pkts,
             },
-            "classes": self.classes and self.classes.as_json(),
-            "senders": self.senders and self.senders.as_json(),
+            "classes": self.classes and self.classes.to_dict(),
+            "senders": self.senders and self.senders.to_dict(),
             "margins": _margins(margins),
             "crossover_rad_s": margins and quantities.finite(margins.crossover_rad_s),
             "settling_s": quantities.finite(self.settling_s),
@@ -251,7 +298,7 @@ class Design:
             "at_published_interval": self.published
             and {"interval_s": self.published.interval_s, "stable": self.published.stable}
             | _margins(self.published.margins),
-            "advice": self.advice and self.advice.as_json(),
+            "advice": self.advice and self.advice.to_dict(),
             "sawtooth": self._sawtooth_json(),
         }
 
@@ -259,11 +306,11 @@ class Design:
         loop = self.sawtooth
         if loop is None:
             return None
-        rest = AckClockedEquilibrium.at_probability(loop.point.probability)
+        equilibrium = AckClockedEquilibrium.at_probability(loop.point.probability)
         return {
             "operating_point": {
-                "window_pkts": rest.window_pkts,
-                "probability": rest.probability,
+                "window_pkts": equilibrium.window_pkts,
+                "probability": equilibrium.probability,
                 "rtt_s": loop.point.rtt_s,
                 "queue_pkts": loop.model["queue_pkts"],
             },
@@ -296,7 +343,7 @@ class Design:
         )
         commands = [
             f"forebay run {name}",
-            # A result is not replaced: this one has a place of its own.
+            # The second run has a folder of its own, since a result is not replaced.
             f"forebay run {name} {more or f'--set traffic.0.flows={many}'} --seeds 5 "
             f"--out results/{self.law}-{many}",
         ]
@@ -332,9 +379,9 @@ class Design:
 
     @property
     def gain_step(self) -> GainStep | None:
-        """The nearest step of the law's gains that the queue's own oscillation reaches.
+        """The nearest step of the gain schedule that the queue's own oscillation reaches.
 
-        Both plants count: packets of Reno need a smaller p than 2/W².
+        Both plants are considered, since packets of Reno need a smaller p than 2/W².
         """
         if not self.modelled_elsewhere:
             return None
@@ -350,39 +397,93 @@ class Design:
         flows = [(PLAIN, self.link.flows, self.point.window_pkts)]
         return deviation_of_flows(flows, self.point.probability)
 
-    # --- pictures and other tools -------------------------------------------------------------
+    # --- figures and other tools --------------------------------------------------------------
 
     @property
     def plant(self) -> tuple[Any, Any]:
-        """Numerator and denominator in s of TCP, queue and average, without their delay of
-        `point.rtt_s`."""
+        """Numerator and denominator in s of TCP, queue and average.
+
+        The delay of `point.rtt_s` is not included.
+        """
         return export.plant(self._queue_loop())
 
     def plot(self, kind: LoopPicture = "bode") -> Plot:
-        """Draw the loop, as one kind of `LoopPicture`.
+        """Draw the loop.
 
-        Raises `ScenarioError` for a law of rates, which has no loop of queue and probability.
+        Parameters
+        ----------
+        kind : {"bode", "nichols", "step", "nyquist", "roots"}, optional
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure.
+        ScenarioError
+            If the law acts on rates and has no loop of queue and probability.
         """
         from forebay.report import loops
 
         kinds = get_args(LoopPicture)
         if kind not in kinds:
-            raise ScenarioError(f'kind: found "{kind}", allowed: {", ".join(kinds)}')
+            raise ParameterError("kind", kind, ", ".join(kinds))
         return loops.FIGURES[kind](self._queue_loop(), self.title)
 
     def report(self, out: str | os.PathLike[str]) -> list[Path]:
-        """Write the numbers, the scenario and the pictures to a folder, and return the files."""
+        """Write the numbers, the scenario and the figures to a folder, and return the files."""
         from forebay.report import designs
 
         return designs.write(self, Path(out))
 
     def to_control(self, order: int = export.ORDER) -> dict[str, Any]:
-        """Return plant, law, loop and response for python-control; see `control.export`."""
+        """Return plant, law, loop and response as objects of python-control.
+
+        Parameters
+        ----------
+        order : int, optional
+            Order of the Padé approximation of the delay, where a rational function is needed.
+        """
         return export.to_control(self._queue_loop(), order)
 
     def to_mat(self, path: str | os.PathLike[str]) -> None:
-        """Write a file for MATLAB, Octave and Simulink; .json and .csv by the ending."""
+        """Write the loop to a file: .mat for MATLAB, Octave and Simulink, .json, or .csv."""
         export.save(self._queue_loop(), Path(path))
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with one row: the link, the parameters, the equilibrium and the margins.
+
+        Tables of several designs may be joined with `polars.concat(…, how="diagonal")`.
+        """
+        import polars as pl
+
+        margins = self.margins
+        return pl.DataFrame(
+            {
+                "law": self.law,
+                "rate_bps": self.link.rate_bps,
+                "rtt_s": self.link.rtt_s,
+                "flows": self.link.flows,
+                "target_pkts": self.target_pkts,
+                **dict(self.params),
+                "queue_pkts": self.queue_pkts,
+                "stable": self.stable,
+                **_margins(margins),
+                "crossover_rad_s": margins and quantities.finite(margins.crossover_rad_s),
+                "settling_s": quantities.finite(self.settling_s),
+            }
+        )
+
+    def __str__(self) -> str:
+        margins = self.margins
+        params = ", ".join(f"{name} = {value}" for name, value in self.params)
+        verdict = "stable" if self.stable else "unstable"
+        if margins is not None and self.stable:
+            verdict += (
+                f": phase margin {margins.phase_deg:.1f}°, gain margin {margins.gain_db:.1f} dB, "
+                f"delay margin {1e3 * margins.delay_s:.4g} ms, sensitivity peak "
+                f"{margins.sensitivity:.3g}, settling time {self.settling_s:.3g} s"
+            )
+        return f"{self.title}, RTT {self.link.rtts}\n  {params}\n  {verdict}"
 
     def _repr_html_(self) -> str:
         from forebay.report import notebook
@@ -405,15 +506,28 @@ class Design:
 
     def _queue_loop(self) -> Loop:
         if self.loop is None:
-            raise ScenarioError(
-                f'law: found "{self.law}", which acts on rates, allowed: one with a loop of the '
-                "queue"
-            )
+            expected = "a law with a loop of the queue"
+            raise ParameterError("law", self.law, expected, reason="it acts on rates")
         return self.loop
 
 
 def step_within(law: LawModel, loop: Loop, deviation_pkts: float) -> GainStep | None:
-    """Return the nearest step of a law's gains, by its linear models at other loads."""
+    """Return the nearest step of a law's gain schedule within the queue's own oscillation.
+
+    Parameters
+    ----------
+    law : LawModel
+        The law, whose linear models at other loads are compared.
+    loop : Loop
+        The loop at the equilibrium.
+    deviation_pkts : float
+        Standard deviation of the queue.
+
+    Returns
+    -------
+    GainStep or None
+        None without a step, or for a law that does not integrate the queue.
+    """
     if not integrates_queue(loop):
         return None
     slope, p0 = loop.model["proportional"], loop.point.probability
@@ -427,7 +541,7 @@ def step_within(law: LawModel, loop: Loop, deviation_pkts: float) -> GainStep | 
 
 
 def _steps(law: LawModel, point: OperatingPoint, end: float) -> Iterator[tuple[float, float]]:
-    """Yield the probabilities on the way to `end` at which gains step, and the factors upwards."""
+    """Yield the probabilities up to `end` at which gains step, each with its factor."""
 
     def gain(p: float) -> float:
         flows = point.rtt_s * point.capacity_pkts_per_s * math.sqrt(p / 2)
@@ -451,7 +565,15 @@ def _steps(law: LawModel, point: OperatingPoint, end: float) -> Iterator[tuple[f
 
 
 def deviation_of_flows(senders: Iterable[tuple[str, float, float]], p: float) -> float:
-    """Return the queue's standard deviation by the sawteeth of (sender, flows, window) at p."""
+    """Return the standard deviation of the queue that the windows' sawteeth cause.
+
+    Parameters
+    ----------
+    senders : iterable of (str, float, float)
+        Sender, number of flows and window in packets of each class.
+    p : float
+        Signal probability.
+    """
     return math.hypot(
         LEAST_DEVIATION_PKTS,
         *(
@@ -462,19 +584,19 @@ def deviation_of_flows(senders: Iterable[tuple[str, float, float]], p: float) ->
 
 
 def deviation_of_classes(equilibrium: MixedEquilibrium) -> float:
-    """Return `deviation_of_flows` of classes. L4S flows wait in a queue without a set-point."""
+    """Return `deviation_of_flows` for classes; L4S flows have a queue without a set-point."""
     classes = [(c.tcp, c.flows, c.window_pkts) for c in equilibrium.classes if c.tcp in SENDERS]
     return deviation_of_flows(classes, equilibrium.probability)
 
 
 def integrates_queue(loop: Loop) -> bool:
-    """Return True for a law that integrates the queue itself, on both sides of the set-point."""
+    """Return True if the law integrates the queue itself on both sides of the set-point."""
     model = loop.model
     return model["integrates"] and model["average"] is None and not model["one_sided"]
 
 
 def _window_deviation(reduction: float) -> float:
-    """Return standard deviation over mean of a window that moves evenly between two reductions."""
+    """Return standard deviation over mean of a window that grows linearly between reductions."""
     return reduction / (1 - reduction / 2) / math.sqrt(12)
 
 

@@ -1,14 +1,13 @@
-"""How far the queue and the probability move around their rest by the linear loop: by TCP's own
-losses, and by changes of the load.
+"""Standard deviations of queue and probability by the linear loop, from losses and load changes.
 
-Signals come at random, p·C of them per second, which acts as white noise of intensity p/C on p. Of
-Reno, which halves one of N windows, that is N·(W/2)²·pW/R = C/2 packets² per second on the sum of
-the windows, with pW² = 2. The load changes once a minute so that TCP needs twice the p. Both pass
-the queue's closed loop, so that a gain too high and a gain too low both raise the deviation. What
-comes in bursts besides is white in the samples: as many packets as a Poisson process has more or
-less in an interval.
+Signals come at random, p·C of them per second, which acts as white noise of intensity p/C on p.
+Reno halves one of N windows, which is N·(W/2)²·pW/R = C/2 packets² per second on the sum of the
+windows, with pW² = 2. Once a minute the load changes so that TCP needs twice the p. Both
+disturbances pass the closed loop of the queue, so that too much gain and too little gain both raise
+the deviation. Bursts of arrivals are white in the samples, with the variance of a Poisson process
+in an interval.
 
-`tune` and gains that fit a link are judged by this; `expected_queue` is nearer to packets.
+`tune` and automatic gain design use these deviations; `expected_queue` is closer to packets.
 """
 
 from __future__ import annotations
@@ -24,37 +23,53 @@ from forebay.control.frequency_response import Floats
 if TYPE_CHECKING:
     from forebay.control.loop import Loop
 
-#: Time between two changes of the load that a law is designed to bear.
+#: Time in seconds between two changes of the load.
 LOAD_EVERY_S = 60.0
-#: Frequencies times R; outside this range the disturbances hardly move the queue.
+#: Frequencies times R. Outside this range the disturbances hardly move the queue.
 TURNS = np.union1d(np.geomspace(1e-4, 1, 120), np.arange(1, 40, 0.2))
-#: Least and most frequency times R where bursts count, too.
+#: Lowest and highest frequency times R, where bursts are included.
 BURST_TURNS = (1e-4, 60.0)
 
 
 def densities(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
-    """π times the density of the queue, without the law, by losses and by load: packets² s."""
+    """Return π times the spectral densities of the queue without the law.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    omega : array of shape (n,)
+        Frequencies in rad/s.
+
+    Returns
+    -------
+    (array, array)
+        Densities in packets²·s caused by losses and by load changes.
+    """
     point = loop.point
     square = np.abs(frequency_response.plant(loop.to_queue, 1j * omega)) ** 2
-    # With RTTs of their own, the flows of each hear a noise of their share of the signals.
-    heard = [
+    # Flows with several RTTs each receive their share of the signals, and of the noise.
+    densities_of_paths = [
         np.abs(frequency_response.plant(path, 1j * omega)) ** 2 / share
         for path, share in loop.signal_paths
     ]
-    noise = np.sum(heard, axis=0) * point.probability / point.capacity_pkts_per_s
+    noise = np.sum(densities_of_paths, axis=0) * point.probability / point.capacity_pkts_per_s
     # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
     load = square * (point.probability / omega) ** 2 / LOAD_EVERY_S
     return noise, load
 
 
 def queue_deviations(loop: Loop) -> tuple[float, float, float]:
-    """Largest |1/(1 + L)|, and the queue's deviation by losses and by load, in packets."""
+    """Return the sensitivity peak, and the queue's standard deviations by losses and by the load.
+
+    The deviations are in packets.
+    """
     point = loop.point
     omega = TURNS / point.rtt_s
     omega = np.union1d(omega[omega < loop.highest_rad_s], loop.highest_rad_s)
     omega = omega[omega <= 1.01 * TURNS[-1] / point.rtt_s]
     sensitivity = np.abs(frequency_response.sensitivity(loop.terms, 1j * omega))
-    # The peak itself, between two of these frequencies.
+    # The peak is between two of these frequencies.
     k = int(sensitivity.argmax())
     near = np.linspace(omega[max(k - 1, 0)], omega[min(k + 1, len(omega) - 1)], 33)
     peak = np.abs(frequency_response.sensitivity(loop.terms, 1j * near)).max()
@@ -63,8 +78,10 @@ def queue_deviations(loop: Loop) -> tuple[float, float, float]:
 
 
 def at_constant_load(loop: Loop) -> tuple[float, float]:
-    """Standard deviation of the queue, in packets, and of the probability as a share of its mean,
-    by losses and bursts."""
+    """Return the standard deviations of queue and probability caused by losses and bursts.
+
+    The first is in packets; the second is relative to the mean probability.
+    """
     point, t = loop.point, loop.terms
     low, high = (turn / point.rtt_s for turn in BURST_TURNS)
     high = min(high, loop.highest_rad_s)

@@ -1,28 +1,30 @@
-"""The queue of the sawtooth loop at constant load: its deviation, or its limit cycle.
+"""The queue of the ACK-clocked loop at constant load: its moments, or its limit cycle.
 
-`expected` has the deviation that TCP's own losses cause in a stable loop, and `limit_cycle` the
-oscillation of an unstable one. The loop is that of `forebay.control.ack_clocking`. Two properties
-of packets are added:
+`expected` returns the standard deviations that TCP's own losses cause in a stable loop, and
+`limit_cycle` the oscillation of an unstable one. The loop is that of
+`forebay.control.ack_clocking`. Three properties of packets are added:
 
-- Packets of a flow come in trains: a queue turns a window into one. A signal in the train's first
-  half silences the sender within it; one later in the second half leaves some of the silence to the
-  next train. With the place of the signal even, three quarters of a halving come R after it, and a
-  quarter 2R: e^{−sR}(3 + e^{−sR})/4 in the place of e^{−1.25sR}. A signal splits the halving s to
-  1 − s with E[s² + (1 − s)²] = 5/6, so that its power has the shape 5/6 + cos(ωR)/6.
-- Windows of flows alone have the variance v·W², and move with the plant's pole. So the noise that
-  drives their sum is white, with the intensity 2·pole·N·v·W². For flows out of recovery v is 1/6,
-  and E[W³] = 14/9·E[W]³. A share λ/(1 + λ) is in recovery, with half of the window that was hit.
-  The loop holds the sum, so that of N flows each window has 1 − 1/N of that variance, and
-  (1 − 1/N)(1 − 2/N) of the third moment; signals halve squares, so that the noise is as
-  E[W³]/E[W²].
-- That is for signals at random. RED, whose probability acts at every arrival, spaces them evenly
-  between 1/p_b and 2/p_b packets, and of their times only 1/27 of the variance is left: 7/8 of the
-  noise, E[h]²/E[h²] of the halvings h, comes of the times, and 1/8 of which window is hit.
+- Packets of a flow come in trains, since a queue turns a window into a train. A signal in the first
+  half of a train silences the sender within it; a signal in the second half leaves part of the
+  silence to the next train. With signals evenly spread over the train, three quarters of a halving
+  come R after it, and a quarter 2R: e^{−sR}(3 + e^{−sR})/4 in place of e^{−1.25sR}. A signal splits
+  the halving s to 1 − s with E[s² + (1 − s)²] = 5/6, so that its power has the shape 5/6 +
+  cos(ωR)/6.
+- Independent windows have the variance v·W² and move with the plant's pole, so that the noise that
+  drives their sum is white with the intensity 2·pole·N·v·W². Flows out of recovery have v = 1/6 and
+  E[W³] = 14/9·E[W]³. A fraction λ/(1 + λ) of the flows is in recovery, with half of the window that
+  received the signal. The loop controls the sum: each of N windows has 1 − 1/N of that variance,
+  and (1 − 1/N)(1 − 2/N) of the third moment. The noise is proportional to E[W³]/E[W²], since
+  signals halve windows.
+- This holds for signals at random times. RED, whose probability acts at every arrival, spaces
+  signals evenly between 1/p_b and 2/p_b packets, which leaves 1/27 of the variance of their times.
+  7/8 of the noise, E[h]²/E[h²] of the halvings h, is caused by the times, and 1/8 by the choice of
+  the window.
 
-A probability does not fall below zero, nor does a queue; each is taken as a Gaussian that is cut
-there and keeps its mean. What is cut off the probability lowers the law's gain, to the share of
-time above zero. What is cut off the queue is what the flows have too few under way to fill the
-pipe. The probability of a law that integrates is cut within the law: where that matters,
+Probability and queue cannot fall below zero. Each is modelled as a Gaussian that is clipped at zero
+and keeps its mean. Clipping the probability reduces the law's gain to the fraction of time above
+zero. Clipping the queue is the number of packets in flight that flows lack to fill the pipe. The
+probability of a law that integrates is clipped inside the law; where that matters,
 `saturated_moments` steps the loop in time.
 """
 
@@ -44,20 +46,20 @@ from forebay.control.frequency_response import Complexes, Floats, Terms
 if TYPE_CHECKING:
     from forebay.control.loop import Loop
 
-#: Of the halvings of a train, the part that comes in the next one, and the power of the split.
+#: Part of a halving that comes in the next train, and power of the split halving.
 SECOND, SPLIT = 1 / 4, 5 / 6
 #: E[W³]/E[W]³ of flows out of recovery.
 CUBE = 14 / 9
-#: Part of the noise that comes of the times of signals, and what even spacing leaves of it.
+#: Part of the noise that the times of signals cause, and the fraction that even spacing leaves.
 TIMES, SPACED = KAPPA**2 / (CUBE / 4), 1 / 27
-#: Least and most frequency times R.
+#: Lowest and highest frequency times R.
 TURNS = (1e-4, 100.0)
-#: Deviations over the mean below this are not cut.
+#: Below this ratio of deviation to mean, clipping is negligible.
 SMALL = 0.1
-#: Above this one, of the probability, it matters that an integral is cut within: one Gaussian in a
-#: thousand is below zero.
+#: Above this ratio for the probability, clipping inside an integral matters: one Gaussian sample in
+#: a thousand is below zero.
 CUT = 1 / 3
-#: Rounds in which deviation and the cut at zero find each other.
+#: Largest number of iterations of deviation and clipping.
 ROUNDS = 30
 
 
@@ -65,9 +67,16 @@ ROUNDS = 30
 class Expected:
     """The moments of a stable loop at constant load.
 
-    deviation_pkts: standard deviation of the queue. share: that of the probability over its mean.
-    utilisation: share of the link that is used. mean_pkts: of the queue, which is below the
-    set-point where a law's integral is cut at zero.
+    Attributes
+    ----------
+    deviation_pkts : float
+        Standard deviation of the queue.
+    share : float
+        Standard deviation of the probability over its mean.
+    utilisation : float
+        Fraction of the link that is used.
+    mean_pkts : float
+        Mean queue, which is below the set-point where a law's integral is clipped at zero.
     """
 
     deviation_pkts: float
@@ -85,20 +94,20 @@ def trains(loop: Loop) -> Terms:
 
 def noise(loop: Loop) -> float:
     """Return the intensity of the noise of all windows, in packets² per second."""
-    rest = AckClockedEquilibrium.at_probability(loop.point.probability)
-    signals, window = float(rest.signals), float(rest.window_pkts)
+    equilibrium = AckClockedEquilibrium.at_probability(loop.point.probability)
+    signals, window = float(equilibrium.signals), float(equilibrium.window_pkts)
     second = (2 * KAPPA + CUBE / 4 * signals) * (1 + signals) / (1 + KAPPA * signals) ** 2
-    flows = loop.point.rtt_s * loop.point.capacity_pkts_per_s / float(rest.in_flight_pkts)
-    # Of the laws with a model, those that act at once are REDs.
+    flows = loop.point.rtt_s * loop.point.capacity_pkts_per_s / float(equilibrium.in_flight_pkts)
+    # Of the laws with a model, those with direct action are variants of RED.
     times = 1 - TIMES * (1 - SPACED) if loop.model["direct"] else 1.0
     return few(flows) * times * 2 * _pole(loop) * flows * (second - 1) * window**2
 
 
 def few(flows: float) -> float:
-    """Return the noise of `flows` flows over that of as many with independent windows.
+    """Return the noise of `flows` flows relative to that of as many independent windows.
 
-    Less than one flow, which is one that is there for a part of the time, has no other to differ
-    from while it is: its noise is that of one.
+    Fewer than one flow stands for one flow that is active part of the time; its noise is that of
+    one flow.
     """
     flows = max(flows, 1.0)
     coupled, skewed = 1 - 1 / flows, (1 - 1 / flows) * (1 - 2 / flows)
@@ -108,12 +117,12 @@ def few(flows: float) -> float:
 
 
 def _pole(loop: Loop) -> float:
-    """Return TCP's own pole: the first, and real."""
+    """Return TCP's own pole, which is the first one and real."""
     return float(np.real(np.asarray(loop.terms.poles[0])))
 
 
 def expected(loop: Loop) -> Expected | None:
-    """Return the moments of a loop of `Design.sawtooth`; None if it is not stable."""
+    """Return the moments of a loop of `Design.sawtooth`; None for an unstable loop."""
     if not loop.stable:
         return None
     point = loop.point
@@ -133,10 +142,10 @@ def expected(loop: Loop) -> Expected | None:
     for _ in range(ROUNDS):
         closed = np.abs(frequency_response.sensitivity(t.changed(gain=cut_gain), s)) ** 2
         density = intensity * white * closed / (omega**2 + pole**2)
-        # What is quicker than the grid passes the loop unchanged.
+        # Faster changes than the grid has pass the loop unchanged.
         variance = deviation(density) + SPLIT * intensity / high / math.pi
         p_deviation = math.sqrt(deviation(density * acts))
-        previous, cut_gain = cut_gain, _kept(p_deviation / p0)
+        previous, cut_gain = cut_gain, _clipped_gain(p_deviation / p0)
         if abs(cut_gain - previous) < 1e-4:
             break
     queue_pkts = loop.model["queue_pkts"]
@@ -147,19 +156,19 @@ def expected(loop: Loop) -> Expected | None:
         moments = saturated_moments(t, rtt_s, p0, queue_pkts, intensity)
         used = 1 - moments.missing_pkts / pipe_pkts
         return Expected(moments.deviation_pkts, moments.share, used, moments.mean_pkts)
-    deviation_pkts, missing_pkts = _cut(queue_pkts, math.sqrt(variance))
+    deviation_pkts, missing_pkts = _clipped(queue_pkts, math.sqrt(variance))
     return Expected(deviation_pkts, share, 1 - missing_pkts / pipe_pkts, queue_pkts)
 
 
-def _kept(share: float) -> float:
-    """Return the gain of a cut at zero, which is the share of time above zero."""
+def _clipped_gain(share: float) -> float:
+    """Return the describing-function gain of a Gaussian clipped at zero, P(x > 0)."""
     return 1.0 if share < SMALL else float(ndtr(_centre(share) / share))
 
 
-def _cut(mean: float, deviation: float) -> tuple[float, float]:
+def _clipped(mean: float, deviation: float) -> tuple[float, float]:
     """Return the standard deviation of max(0, x), and E[max(−x, 0)], for a Gaussian x.
 
-    mean: of max(0, x). deviation: of x.
+    `mean` is that of max(0, x), and `deviation` that of x.
     """
     share = deviation / mean
     if share < SMALL:
@@ -173,30 +182,43 @@ def _cut(mean: float, deviation: float) -> tuple[float, float]:
 
 
 def _centre(share: float) -> float:
-    """Return μ of a Gaussian with this deviation for which E[max(0, x)] = 1."""
+    """Return μ of a Gaussian with this standard deviation for which E[max(0, x)] = 1."""
     return float(brentq(lambda mean: mean + below(mean, share) - 1, -50 * share - 1, 1.0))
 
 
 def below(mean: float, deviation: float) -> float:
-    """Return E[max(−x, 0)] of a Gaussian."""
+    """Return E[max(−x, 0)] of a Gaussian.
+
+    Parameters
+    ----------
+    mean, deviation : float
+        Mean and standard deviation of x.
+    """
     z = mean / deviation
     return deviation * (math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi) - z * float(ndtr(-z)))
 
 
-#: Queues at once; steps of a round trip; round trips and times of TCP's pole that pass, the first
-#: `UNSEEN` of them unseen; and most steps.
+#: Queues that are stepped at once, steps of a round trip, duration in round trips and in time
+#: constants of TCP's pole, fraction of it that is left out at the start, and largest number of
+#: steps.
 QUEUES, STEPS_PER_RTT, RTTS, POLE_TIMES, UNSEEN, MOST_STEPS = 128, 12, 200.0, 30.0, 0.3, 12_000
-#: A signal that splits a halving s to 1 − s has the power 5/6 + cos(ωR)/6: white noise now and R
-#: later, by these parts, whose sum is 1 and whose product is 1/12.
+#: A signal that splits a halving s to 1 − s has the power 5/6 + cos(ωR)/6. White noise with these
+#: two parts, the second R later, has that power: their sum is 1, and their product 1/12.
 NOW, LATER = (1 + math.sqrt(2 / 3)) / 2, (1 - math.sqrt(2 / 3)) / 2
 
 
 @dataclass(frozen=True)
 class QueueMoments:
-    """The queue's moments where an integral is cut at zero.
+    """The moments of the queue where an integral is clipped at zero.
 
-    mean_pkts, deviation_pkts: of the queue. missing_pkts: mean number of packets in flight that
-    flows lack to fill the pipe. share: standard deviation over mean of the probability.
+    Attributes
+    ----------
+    mean_pkts, deviation_pkts : float
+        Mean and standard deviation of the queue.
+    missing_pkts : float
+        Mean number of packets in flight that flows lack to fill the pipe.
+    share : float
+        Standard deviation of the probability over its mean.
     """
 
     mean_pkts: float
@@ -206,7 +228,15 @@ class QueueMoments:
 
 
 def can_step(t: Terms, rtt_s: float) -> bool:
-    """Return True if the delay is a number of steps that the loop in time can hold."""
+    """Return True if the delay is a number of steps that the loop in time can hold.
+
+    Parameters
+    ----------
+    t : Terms
+        The loop.
+    rtt_s : float
+        Round-trip time in seconds.
+    """
     assert t.interval_s is not None
     return max(rtt_s, t.longest_s) <= 0.1 * MOST_STEPS * float(t.interval_s)
 
@@ -214,16 +244,26 @@ def can_step(t: Terms, rtt_s: float) -> bool:
 def saturated_moments(
     t: Terms, rtt_s: float, p0: float, rest_pkts: float, intensity: float
 ) -> QueueMoments:
-    """Return the moments of a law that integrates, stepped with its probability cut at zero.
+    """Return the moments of a law that integrates, stepped in time with its probability clipped.
 
-    p is its last value and a change, and never below zero: the integral does not go on below, so
-    that the loop responds less to a short queue than one whose output alone is cut, and the queue's
-    mean falls below the set-point. No balance of Gaussians has this memory. So the equations are
-    stepped for many queues at once, with one stream of random numbers: the same loop gets the same
-    numbers.
+    p is its last value plus a change, and never below zero. The integral does not continue below
+    zero, so that the loop responds less to a short queue than one whose output alone is clipped,
+    and the mean queue falls below the set-point. A balance of Gaussians does not have this memory.
+    The equations are therefore stepped for many queues at once. The random numbers are always the
+    same, so that a loop always has the same result.
 
-    t: the plant with packets in trains, behind a sampler. p0, rest_pkts: the equilibrium.
-    intensity: that of the noise that drives the sum of the windows, in packets² per second.
+    Parameters
+    ----------
+    t : Terms
+        The plant with packets in trains, behind a sampler.
+    rtt_s : float
+        Round-trip time in seconds.
+    p0 : float
+        Probability at the equilibrium.
+    rest_pkts : float
+        Queue at the equilibrium.
+    intensity : float
+        Intensity of the noise that drives the sum of the windows, in packets² per second.
     """
     assert t.interval_s is not None
     interval_s, pole = float(t.interval_s), float(np.real(np.asarray(t.poles[0])))
@@ -235,7 +275,7 @@ def saturated_moments(
     answers = []
     for path in t.paths:
         answer = float(np.asarray(path.gain)) * -math.expm1(-pole * step_s) / pole
-        # A step has what came a step and the delay before its end, between two steps.
+        # The input of a step is that of one step and the delay earlier, between two steps.
         part, whole = math.modf(1 + float(np.asarray(path.delay_s)) / step_s)
         answers += [(answer * (1 - part), int(whole)), (answer * part, int(whole) + 1)]
     kicks = math.sqrt(intensity * step_s)
@@ -253,33 +293,41 @@ def saturated_moments(
     return QueueMoments(mean_pkts, deviation_pkts, missing_pkts, p_deviation / p0)
 
 
-#: Points of a period; harmonics that are counted; periods until a reflection repeats itself.
+#: Points of a period, number of harmonics, and periods until a reflection is periodic.
 POINTS, HARMONICS, PERIODS = 512, 40, 3
-#: Largest amplitude that is searched for, over the equilibrium queue.
+#: Largest amplitude of the search, relative to the equilibrium queue.
 LARGEST = 1e3
 
 
 @dataclass(frozen=True)
 class LimitCycle:
-    """A limit cycle: half of the difference between the queue's extremes, and the period."""
+    """A limit cycle.
+
+    Attributes
+    ----------
+    amplitude_pkts : float
+        Half of the difference between the extremes of the queue.
+    period_s : float
+        Period in seconds.
+    """
 
     amplitude_pkts: float
     period_s: float
 
 
 def limit_cycle(loop: Loop) -> LimitCycle | None:
-    """Return the limit cycle of an unstable loop, by harmonic balance; None if there is none.
+    """Return the limit cycle of an unstable loop by harmonic balance; None if there is none.
 
-    The oscillation grows until what is cut off lowers the loop's gain to one. Two things are cut at
-    zero: the probability, and the queue. With a queue that would be m + A·sin ωt, the controller
-    output has the fundamental P, and around the loop −G(jω)·P = A (the describing function; Åström
-    and Murray, Feedback Systems, section 10.5), while its mean is what TCP needs, p0.
+    The oscillation grows until clipping reduces the loop gain to one. Probability and queue are
+    clipped at zero. For a queue m + A·sin ωt the controller output has the fundamental P, with
+    −G(jω)·P = A around the loop (the describing function; Åström and Murray, Feedback Systems,
+    section 10.5), and its mean is the probability p0 that TCP needs.
 
-    The probability of a law that integrates is cut within the law: p is its last value and a
-    change, and never below zero. What the change would do alone, x, is then reflected,
-    p = x − min(x before), the queue's mean falls below the set-point until what is cut off makes up
-    for it, and the cut is early: the period is shorter than the linear loop's. The probability of
-    any other law is cut after it.
+    The probability of a law that integrates is clipped inside the law: p is its last value plus a
+    change, and never below zero. The output x without clipping is then reflected, p = x − min(x
+    before). The mean queue falls below the set-point until it makes up for the clipping, and the
+    period is shorter than that of the linear loop. The probability of any other law is clipped at
+    its output.
     """
     omega = loop.margins.phase_crossover_rad_s
     if loop.stable or math.isnan(omega):
@@ -288,11 +336,11 @@ def limit_cycle(loop: Loop) -> LimitCycle | None:
     s = np.array([1j * omega])
     plant_gain = abs(complex(frequency_response.plant(loop.terms, s)[0]))
     law_gain = abs(complex(controller_output(loop, s)[0]))
-    # Beyond the largest amplitude the queue goes from empty to any length: there is no balance.
+    # Beyond the largest amplitude there is no balance: the queue grows without bound.
     if not 1 < plant_gain * law_gain < 1 / fundamental_share(LARGEST):
         return None
     integrates = loop.model["integrates"] and loop.model["average"] is None
-    # A cut of the probability alone gives a start.
+    # Clipping of the probability alone gives a first guess.
     start = brentq(lambda x: fundamental_share(x) - 1 / (plant_gain * law_gain), 1, LARGEST)
     start = start * p0 / law_gain
 
@@ -318,11 +366,25 @@ def limit_cycle(loop: Loop) -> LimitCycle | None:
 def controller_fundamental(
     loop: Loop, omega: float, amplitude: float, integrates: bool
 ) -> tuple[complex, float]:
-    """Return the output's fundamental for a queue of middle + amplitude·sin ωt, and the middle.
+    """Return the fundamental of the controller output for a sinusoidal queue, and its mean queue.
 
-    The middle is such that the mean of the controller output is p0.
+    The queue is middle + amplitude·sin ωt, with the middle for which the mean output is p0.
 
-    Raises `ValueError` where there is no such middle.
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    omega : float
+        Frequency in rad/s.
+    amplitude : float
+        Amplitude of the queue in packets.
+    integrates : bool
+        True if the probability is clipped inside an integral.
+
+    Raises
+    ------
+    ValueError
+        If there is no such middle.
     """
     rest_pkts, p0 = loop.model["queue_pkts"], loop.point.probability
     turn = 2 * math.pi * np.arange(POINTS) / POINTS
@@ -339,7 +401,7 @@ def controller_fundamental(
         x = np.fft.irfft(filtered * POINTS, POINTS)
         error = float(lines[0].real)
         if not integrates:
-            level = p0 + _at_rest(loop) * error
+            level = p0 + _static_gain(loop) * error
             return np.maximum(0.0, level + x), error
         drift = _integral(loop) * error * (2 * math.pi / omega)
         steps = np.arange(PERIODS * POINTS) / POINTS
@@ -350,18 +412,26 @@ def controller_fundamental(
         return float(probability(middle)[0].mean()) - p0
 
     if integrates:
-        # Just below the set-point nothing is lost; far below, everything.
+        # Just below the set-point nothing is clipped; far below, everything is.
         high = brentq(lambda m: _cut_mean(m, amplitude) - rest_pkts, -amplitude, rest_pkts)
         middle = brentq(excess, -amplitude, high, xtol=1e-6 * rest_pkts)
     else:
         middle = brentq(excess, -amplitude, rest_pkts + amplitude, xtol=1e-6 * rest_pkts)
     p, _ = probability(middle)
-    # Of a sine: −2j·c₁ is its amplitude.
+    # −2j·c₁ is the amplitude of a sine.
     return complex(2j * np.fft.rfft(p)[1] / POINTS), middle
 
 
 def controller_output(loop: Loop, s: Complexes) -> Complexes:
-    """Return the law's response to a sine of the queue, as a probability."""
+    """Return the law's response to a sine of the queue, as a probability per packet.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    s : array
+        Complex frequencies.
+    """
     t = loop.terms
     output = np.full_like(s, loop.model["direct"])
     if t.interval_s is not None:
@@ -371,15 +441,15 @@ def controller_output(loop: Loop, s: Complexes) -> Complexes:
 
 
 def _integral(loop: Loop) -> float:
-    """Return K_I of a law that integrates: the rise of p in a second for a packet of error."""
+    """Return K_I of a law that integrates: the rise of p per second and packet of error."""
     small = 1e-6 / float(loop.terms.interval_s or 1.0)
     return float((controller_output(loop, np.array([small + 0j])) * small)[0].real)
 
 
-def _at_rest(loop: Loop) -> float:
-    """Return the probability per packet of a law that does not integrate."""
+def _static_gain(loop: Loop) -> float:
+    """Return the steady-state probability per packet of a law that does not integrate."""
     if loop.model["integrates"]:
-        # Behind an average: its error is none.
+        # An integral behind an average has no steady-state error.
         return 0.0
     return float(controller_output(loop, np.array([1e-9 + 0j]))[0].real)
 
@@ -395,7 +465,7 @@ def _cut_mean(middle: float, amplitude: float) -> float:
 
 
 def fundamental_share(amplitude: float) -> float:
-    """Return the fundamental of a sine around 1 that is cut at zero, over its amplitude.
+    """Return the fundamental of a sine around 1 that is clipped at zero, over its amplitude.
 
     The mean stays 1.
     """

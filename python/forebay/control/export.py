@@ -1,9 +1,9 @@
 """A designed loop for other tools: python-control, and files for MATLAB, Octave and Simulink.
 
-Of a law that acts through its sampler the loop is exact in z: hold, plant, delay and sampler become
+The loop of a law that acts through its sampler is exact in z: hold, plant, delay and sampler become
 a pulse transfer function (`closed_loop_poles.pulse_transfer`). The plant alone is a state space
-and a delay, which those tools take as such; only what must be rational in s has a Padé
-approximation of a stated order.
+with a delay, which these tools accept. Only where a rational function in s is needed, the delay is
+a Padé approximation of a stated order.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scipy import io as matlab
 from scipy import signal
 
 from forebay._base import publication
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError
 from forebay.control import closed_loop_poles, frequency_response
 from forebay.control.frequency_response import Floats
@@ -28,20 +29,24 @@ if TYPE_CHECKING:
 
 #: Order of the Padé approximation of the delay.
 ORDER = 5
-#: What a file may be, by its ending.
+#: Endings of the files that can be written.
 ENDINGS = (".mat", ".json", ".csv")
 
 
 def plant(loop: Loop) -> tuple[Floats, Floats]:
-    """Numerator and denominator in s of TCP, the queue and the law's average, without the delay;
-    from probability, with the sign that makes L positive, to packets."""
+    """Return numerator and denominator in s of TCP, the queue and the law's average.
+
+    They lead from probability to packets, without the delay, with the sign for which L is positive.
+    """
     _one_path(loop)
     return closed_loop_poles.rational(loop.terms)
 
 
 def discrete(loop: Loop) -> tuple[Floats, Floats, float] | None:
-    """The whole loop in z, highest power first, and its interval in s; exact. None for a law that
-    acts without its sampler."""
+    """Return the exact loop in z as numerator and denominator, and its interval in seconds.
+
+    Powers are highest first. None for a law that acts without its sampler.
+    """
     t = loop.terms
     if t.interval_s is None or t.hybrid:
         return None
@@ -53,16 +58,31 @@ def discrete(loop: Loop) -> tuple[Floats, Floats, float] | None:
 
 
 def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
-    """Objects of python-control.
+    """Return the loop as objects of python-control.
 
-    "plant": a `TransferFunction` in s with the delay by Padé of this order. "law": in z, or a gain.
-    "loop": exact in z for a law behind a sampler, else in s with Padé. "response": L as an exact
-    `FrequencyResponseData`.
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    order : int, optional
+        Order of the Padé approximation of the delay.
+
+    Returns
+    -------
+    dict
+        "plant" is a `TransferFunction` in s, with the delay approximated. "law" is one in z, or a
+        gain. "loop" is exact in z for a law behind a sampler, or else approximated in s. "response"
+        is L as an exact `FrequencyResponseData`.
+
+    Raises
+    ------
+    ParameterError
+        If the order is below 1.
     """
     import control  # type: ignore[import-untyped]
 
     if order < 1:
-        raise ScenarioError(f"order: found {order}, allowed: at least 1")
+        raise ParameterError("order", order, "at least 1")
     top, bottom = plant(loop)
     late, early = control.pade(float(loop.terms.delay_s), order)
     whole = control.tf(np.polymul(top, late), np.polymul(bottom, early))
@@ -81,14 +101,17 @@ def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
 
 
 def _padded(*powers: Sequence[Any] | Floats) -> list[Floats]:
-    """Numerator and denominator in z⁻¹ with as many powers: in z the same numbers."""
+    """Return numerator and denominator with equal lengths: z⁻¹ and z then have the same numbers."""
     size = max(map(len, powers))
     return [np.pad(np.array(power, float), (0, size - len(power))) for power in powers]
 
 
 def table(loop: Loop) -> dict[str, Any]:
-    """Everything as numbers, for .mat and JSON: the plant as A, B, C, D and `delay_s`, the law and
-    the loop as numerators and denominators in z, and the exact frequency response."""
+    """Return the loop as numbers for .mat and JSON files.
+
+    The plant is A, B, C, D and `delay_s`; law and loop are numerators and denominators in z; the
+    frequency response is exact.
+    """
     top, bottom = plant(loop)
     a, b, c, d = signal.tf2ss(top, bottom)
     omega = loop.grid
@@ -125,17 +148,33 @@ def table(loop: Loop) -> dict[str, Any]:
 
 
 def check(path: Path) -> None:
-    """Refuses a file that `save` could not write, before the time is spent. Raises
-    `ScenarioError`."""
+    """Raise an error for a file that `save` could not write, before time is spent.
+
+    Raises
+    ------
+    ParameterError
+        If the ending is unknown, or the file cannot be written.
+    """
     if path.suffix not in ENDINGS:
-        raise ScenarioError(
-            f'--export: found "{path}", allowed: a file that ends in {", ".join(ENDINGS)}'
-        )
+        raise ParameterError("export", str(path), f"a file that ends in {', '.join(ENDINGS)}")
     publication.check_file(path, "export")
 
 
 def save(loop: Loop, path: Path) -> None:
-    """Writes .mat, .json or .csv, by the ending. Raises `ScenarioError` for another."""
+    """Write the loop to a file: .mat, .json or .csv, by its ending.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    path : Path
+        The file.
+
+    Raises
+    ------
+    ParameterError
+        If the ending is another one.
+    """
     if path.suffix == ".mat":
         rows = {
             key: np.atleast_2d(value) if isinstance(value, np.ndarray) else value
@@ -155,7 +194,7 @@ def save(loop: Loop, path: Path) -> None:
 
 
 def _csv(loop: Loop) -> str:
-    """The frequency response of loop, plant and sensitivity."""
+    """Return the frequency responses of loop, plant and sensitivity as CSV."""
     omega = loop.grid
     s = np.asarray(1j * omega, complex)
     responses = {
@@ -183,6 +222,5 @@ def _csv(loop: Loop) -> str:
 def _one_path(loop: Loop) -> None:
     if loop.terms.parallel is not None:
         raise ScenarioError(
-            "--export: found classes of flows with delays of their own, allowed: one (.csv has the "
-            "response of all)"
+            "the classes of flows have delays of their own, which only a .csv file can hold"
         )

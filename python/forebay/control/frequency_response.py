@@ -1,15 +1,15 @@
 """The gain of a sampled loop at any complex s, for one loop or for many at once.
 
-A law acts on the (averaged) queue at once with the gain d, and through D(z), sampled every T and
-held. With G(s) for plant, delay and average:
+A law acts on the (averaged) queue at once with the gain d, and through D(z), which is sampled every
+T and held. With G(s) for plant, delay and average:
 
-- without D the loop is continuous: L = d·G;
-- without d it is discrete: L = D(z)·Z{H·G}, the pulse transfer function of hold, delay and plant;
-- with both, the part that acts at once closes a loop of its own, and the sampler sees
-  G/(1 + d·G) instead of G: L_s = D(z)·Z{H·G/(1 + d·G)}.
+- Without D the loop is continuous: L = d·G.
+- Without d it is discrete: L = D(z)·Z{H·G}, the pulse transfer function of hold, delay and plant.
+- With both, the direct part closes a loop of its own, and the sampler observes G/(1 + d·G) in place
+  of G: L_s = D(z)·Z{H·G/(1 + d·G)}.
 
 The formulas are in crates/forebay-theory/src/frequency_response.rs. Numbers may be scalars, or
-columns with a row for each loop; s then has a row for each, too, or one line for all.
+columns with a row for each loop; s then has a row for each loop, too, or one line for all.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 Complexes = NDArray[np.complexfloating[Any, Any]]
 Exact = NDArray[np.complex128]
 Floats = NDArray[np.float64]
-#: Of a loop, or a column of one for each.
+#: A number of one loop, or a column with a row for each loop.
 Number = float | complex | Floats | Complexes
 
-#: An alias term is left out where it is below this share of the sampler's input, at all of so many
-#: frequencies of a line.
+#: An alias term is omitted if it is below this fraction of the sampler's input at this number of
+#: frequencies.
 NOTHING, PROBES = 1e-8, 9
 #: Fields of `Terms` that are numbers, or tuples of numbers.
 NUMBERS = (
     *("gain", "poles", "delay_s", "direct", "interval_s"),
     *("numerator", "denominator", "residues"),
 )
-#: Poles nearer than this, relative to their size, are held apart for the partial fractions.
+#: Relative distance of poles below which they are moved apart for partial fractions.
 APART = 1e-6
-#: Poles below this share of the longest delay's rate count as at zero, as an integral.
+#: Poles below this value, times the longest delay, count as zero: an integral.
 AT_ZERO = 1e-9
-#: Frequencies times R beyond which a continuous loop that is to be told stable is quiet.
+#: Frequency times R beyond which a continuous loop is quiet.
 QUIET = 40.0
 
 
@@ -55,13 +55,24 @@ QUIET = 40.0
 class Terms:
     """One loop, or a column of loops of one kind.
 
-    gain, poles, delay_s: of the plant, gain·e^{−s·delay}/((s + p1)…(s + pn)); poles may be complex.
-    residues: the plant is gain·e^{−s·delay}·Σ residue/(s + pole) instead; None without.
-    direct: d. interval_s, numerator, denominator: of D, with z⁰, z⁻¹, …; None without a sampler.
-    hybrid: True if the law acts both ways.
-    parallel: one more path from the law's output to its input, with the same sampler, which may
-        have another in parallel with it; None without.
-    aliases: the alias terms that are counted, by `alias_terms`; as many as are enough if None.
+    Attributes
+    ----------
+    gain, poles, delay_s : float or column
+        The plant gain·e^{−s·delay}/((s + p1)…(s + pn)), whose poles may be complex.
+    residues : tuple or None
+        With residues the plant is gain·e^{−s·delay}·Σ residue/(s + pole).
+    direct : float or column
+        Direct gain d.
+    interval_s, numerator, denominator : float or column
+        Sampling interval and coefficients of D in z⁰, z⁻¹, …; the interval is None without a
+        sampler.
+    hybrid : bool
+        True if the law acts both ways.
+    parallel : Terms or None
+        A further path from the law's output to its input, with the same sampler, which may have
+        another path in parallel.
+    aliases : tuple of int or None
+        Alias terms that are counted, from `alias_terms`; None counts as many as are needed.
     """
 
     gain: float | Floats
@@ -77,7 +88,15 @@ class Terms:
     aliases: tuple[int, ...] | None = None
 
     def changed(self, gain: float | Floats = 1.0, delay_s: float | Floats = 0.0) -> Terms:
-        """Return the loop with `gain` times the plant's gain, and with more delay."""
+        """Return the loop with another plant.
+
+        Parameters
+        ----------
+        gain : float or column, optional
+            Factor on the plant's gain.
+        delay_s : float or column, optional
+            Further delay in seconds.
+        """
         parallel = self.parallel and self.parallel.changed(gain, delay_s)
         delay_s = self.delay_s + delay_s
         return replace(self, gain=self.gain * gain, delay_s=delay_s, parallel=parallel)
@@ -100,7 +119,7 @@ class Terms:
 
     @cached_property
     def native(self) -> Loops:
-        """The loops with their formulas."""
+        """The loops as the native module takes them."""
         sampler = None
         if self.interval_s is not None:
             numerator, denominator = map(_flat_each, (self.numerator, self.denominator))
@@ -118,16 +137,17 @@ class Terms:
 
     @property
     def paths(self) -> tuple[Terms, ...]:
+        """All paths, in parallel."""
         return (self,) if self.parallel is None else (self, *self.parallel.paths)
 
     @property
     def longest_s(self) -> float:
-        """The longest delay of a path."""
+        """Longest delay of a path, in seconds."""
         return max(float(np.max(path.delay_s)) for path in self.paths)
 
     @property
     def shortest_s(self) -> float | Floats:
-        """The shortest delay of a path, of each loop."""
+        """Shortest delay of a path, in seconds, for each loop."""
         shortest: float | Floats = self.delay_s
         for path in self.paths[1:]:
             shortest = np.minimum(shortest, path.delay_s)
@@ -135,13 +155,13 @@ class Terms:
 
     @property
     def slowest(self) -> float:
-        """The size of the smallest pole of a path that is not at zero; ``inf`` if all are."""
+        """Absolute value of the smallest pole that is not at zero; ``inf`` without one."""
         sizes = np.concatenate([np.ravel(np.abs(pole)) for t in self.paths for pole in t.poles])
         return float(sizes[sizes > AT_ZERO / self.longest_s].min(initial=math.inf))
 
 
 def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
-    """Return loops of one kind (see `kind`) as columns; a single one as scalars."""
+    """Return loops of one kind (see `kind`) as columns; a single loop as scalars."""
     points, models = [point for point, _ in cells], [model for _, model in cells]
     gain = [point.plant_gain for point in points]
     poles = [[point.tcp_pole for point in points], [point.queue_pole for point in points]]
@@ -154,8 +174,8 @@ def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
     direct = [model["direct"] for model in models]
     built = Terms(
         column(gain),
-        apart(tuple(map(column, poles))),
-        # The plant's delay, and the age of the queue that the law acts on.
+        separate_repeated_poles(tuple(map(column, poles))),
+        # The plant's delay, and the measurement delay of the queue that the law acts on.
         column([point.rtt_s + model["age_s"] for point, model in cells]),
         column(direct),
     )
@@ -176,7 +196,7 @@ def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
 
 
 def shape(t: Terms) -> tuple[object, ...]:
-    """Return the shape of a loop: loops of one shape are columns of one, by `stacked`."""
+    """Return the shape of a loop; loops of one shape can be `stacked` as columns."""
     own = (len(t.poles), t.residues is None, t.interval_s is None, t.hybrid)
     return (*own, len(t.numerator), len(t.denominator), t.parallel and shape(t.parallel))
 
@@ -199,7 +219,7 @@ def stacked(loops: Sequence[Terms]) -> Terms:
 
 
 def column(values: Sequence[float] | Floats) -> float | Floats:
-    """Return a column with a number of each loop, or the number that all of them share.
+    """Return a column with a number for each loop, or the number that all loops share.
 
     Terms that depend on shared numbers alone are computed once.
     """
@@ -208,14 +228,14 @@ def column(values: Sequence[float] | Floats) -> float | Floats:
 
 
 def complex_column(values: Complexes) -> Number:
-    """Return `column` of numbers that may be complex; of real ones if all of them are real."""
+    """Return a `column` of numbers that may be complex; of floats if all are real."""
     if not values.imag.any():
         return column(np.asarray(values.real, float))
     return complex(values[0]) if (values == values[0]).all() else values[:, None]
 
 
 def kind(model: LinearModel) -> tuple[bool, bool, bool]:
-    """Return the kind of a law's loop: loops of one kind have the same formulas."""
+    """Return the kind of a law's loop; loops of one kind have the same formulas."""
     return average_pole(model) is not None, model["direct"] != 0, model["sampled"] is not None
 
 
@@ -228,7 +248,7 @@ def average_pole(model: LinearModel) -> float | None:
 
 
 def _gain(native: Callable[[Loops, Exact], Exact]) -> Callable[[Terms, Complexes], Complexes]:
-    """Return the function of a gain of loops at a line of s, or at a line for each loop."""
+    """Return a function of loops at a line of s, or at a line of s for each loop."""
 
     def gain(t: Terms, s: Complexes) -> Complexes:
         rows = native(t.native, np.atleast_2d(np.asarray(s, complex)))
@@ -249,10 +269,17 @@ sensitivity = _gain(Loops.sensitivity)
 
 
 def alias_terms(t: Terms, s: Complexes) -> tuple[int, ...]:
-    """Return the terms of Poisson's sum that matter to a line of s on the imaginary axis.
+    """Return the terms of Poisson's sum that matter on a line of the imaginary axis.
 
-    Besides the sine's own frequency, those are more than `NOTHING` of the sampler's input at one of
-    `PROBES` places.
+    They exceed `NOTHING` of the sampler's input at one of `PROBES` frequencies. The term of the
+    sine's own frequency is not included.
+
+    Parameters
+    ----------
+    t : Terms
+        The loops.
+    s : array
+        Complex frequencies.
     """
     at = np.linspace(0, s.shape[-1] - 1, PROBES).astype(int)
     return tuple(t.native.counted_folds(np.atleast_2d(s[..., at]), NOTHING))
@@ -267,7 +294,7 @@ def _flat_each(columns: Sequence[Any], dtype: type = float) -> list[NDArray[Any]
 
 
 def highest_rad_s(t: Terms) -> float | Floats:
-    """Return half the sampling frequency, or one at which a loop has long been quiet."""
+    """Return half the sampling frequency, or a frequency at which the loop is quiet."""
     quiet = QUIET / np.asarray(t.shortest_s)
     if t.interval_s is None:
         return _plain(quiet)
@@ -275,7 +302,7 @@ def highest_rad_s(t: Terms) -> float | Floats:
 
 
 def partial_fractions(t: Terms) -> list[tuple[Number, Number]]:
-    """Return (r, p) of the plant's partial fractions Σ r/(s + p)."""
+    """Return residues and poles (r, p) of the plant's partial fractions Σ r/(s + p)."""
     if t.residues is not None:
         return [(t.gain * r, pole) for r, pole in zip(t.residues, t.poles, strict=True)]
     fractions: list[tuple[Number, Number]] = []
@@ -291,7 +318,15 @@ def partial_fractions(t: Terms) -> list[tuple[Number, Number]]:
 def whole_intervals(
     delay_s: float | Floats, interval_s: float | Floats
 ) -> tuple[float | Floats, float | Floats]:
-    """Return n and δ of a delay nT + δ."""
+    """Return n and δ of a delay nT + δ.
+
+    Parameters
+    ----------
+    delay_s : float or column
+        The delay.
+    interval_s : float or column
+        The interval T.
+    """
     whole = np.floor(np.asarray(delay_s) / interval_s + 1e-9)
     return _plain(whole), _plain(np.maximum(delay_s - whole * interval_s, 0.0))
 
@@ -299,21 +334,31 @@ def whole_intervals(
 def gammas(
     pole: Number, interval_s: float | Floats, rest_s: float | Floats
 ) -> tuple[Number, Number]:
-    """Return a mode's gains from the input of this interval and from that of the one before."""
+    """Return the gains of a mode from the input of this interval and of the previous one.
+
+    Parameters
+    ----------
+    pole : float, complex or column
+        Pole of the mode.
+    interval_s : float or column
+        The interval.
+    rest_s : float or column
+        Delay beyond whole intervals.
+    """
     remaining = np.asarray(interval_s) - rest_s
     after = np.exp(-pole * remaining) * _rise(pole, np.asarray(rest_s))
     return _rise(pole, remaining), after
 
 
 def _rise(pole: Number, time_s: Floats) -> Any:
-    """Return (1 − e^{−p·t})/p, the rise of a mode in a time with an input of one."""
+    """Return (1 − e^{−p·t})/p, the response of a mode after a time with an input of one."""
     if np.ndim(pole) == 0 and pole == 0:
         return time_s
     return -np.expm1(-pole * time_s) / pole
 
 
-def apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:
-    """Return poles that are not equal, as partial fractions need them."""
+def separate_repeated_poles(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:
+    """Perturb repeated poles so that a partial-fraction expansion exists."""
     distinct: list[float | Floats] = []
     for pole in poles:
         moved = np.asarray(pole, float)

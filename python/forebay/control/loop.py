@@ -1,9 +1,9 @@
-"""The loop of TCP, a queue and a law: its frequency response, margins, roots and step response.
+"""The loop of TCP, a queue and a law: frequency response, margins, roots and step response.
 
-The plant is the linearised fluid model of TCP and the queue with its delay,
-P(s) = C²/(2N)/((s + 2N/(R²C))(s + 1/R))·e^{−sR} (pi-pd eq. 1, with the numerators of its Example
-1); the law is its own linear model, measured against the law in crates/forebay-core/tests.
-Delay, sampler and zero-order hold are exact, and so are the alias terms of the sampler: see
+The plant is the linearised fluid model of TCP and the queue with its delay, P(s) = C²/(2N)/((s +
+2N/(R²C))(s + 1/R))·e^{−sR} (pi-pd eq. 1, with the numerators of its Example 1). The law is its own
+linear model, which tests compare with the law (crates/forebay-aqm/tests). Delay, sampler,
+zero-order hold and the alias terms of the sampler are exact; see
 `forebay.control.frequency_response`.
 """
 
@@ -29,23 +29,30 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Most steps of a response. A response that needs more is found from the Laplace transform, with
-#: work and memory that do not depend on how slow a loop is beside its sampling interval.
+#: Largest number of steps of a response. A longer response is inverted from its Laplace transform,
+#: whose cost does not depend on the ratio of settling time and sampling interval.
 MOST_STEPS = 1_000_000
-#: Of the inversion of a Laplace transform: the exponent of its discretisation error, and the number
-#: of terms before and within the average of partial sums (Abate and Whitt 1995, section 1).
+#: Inversion of a Laplace transform: exponent of its discretisation error, and number of terms
+#: before and within the average of partial sums (Abate and Whitt 1995, section 1).
 ERROR_EXPONENT, TERMS, AVERAGED = 18.4, 38, 11
-#: Times whose terms are evaluated together.
+#: Number of times whose terms are evaluated together.
 BATCH = 200
 
 
 class Loop:
-    """A law around a plant; its loop gain L is positive at frequency zero, the feedback negative.
+    """A law around a plant, with negative feedback and a loop gain L that is positive at frequency
+    zero.
 
-    point: the operating point of the flows.
-    model: the law there, from `LawModel.operate` or `LawModel.linear`.
-    terms: both as numbers for `forebay.control.frequency_response`.
-    held: the quantity that the law controls, in packets.
+    Attributes
+    ----------
+    point : OperatingPoint
+        Operating point of the flows.
+    model : LinearModel
+        Linear model of the law there, from `LawModel.operate` or `LawModel.linear`.
+    terms : Terms
+        Both as numbers for `forebay.control.frequency_response`.
+    held : str
+        The quantity that the law controls, in packets.
     """
 
     held = "Queue"
@@ -58,35 +65,43 @@ class Loop:
         self.terms = frequency_response.terms([(point, model)]) if terms is None else terms
 
     def changed(self, gain: float = 1.0, delay_s: float = 0.0) -> Loop:
-        """Return the loop around a plant with `gain` times the gain, and with more delay."""
+        """Return the loop with another plant.
+
+        Parameters
+        ----------
+        gain : float, optional
+            Factor on the plant's gain.
+        delay_s : float, optional
+            Further delay in seconds.
+        """
         return Loop(self.point, self.model, self.terms.changed(gain, delay_s))
 
     @cached_property
     def to_queue(self) -> Terms:
-        """The plant from the probability to the queue that a law sees, before it averages it."""
+        """The plant from the probability to the queue that a law observes, before its average."""
         point = self.point
-        poles = frequency_response.apart((point.tcp_pole, point.queue_pole))
+        poles = frequency_response.separate_repeated_poles((point.tcp_pole, point.queue_pole))
         return Terms(point.plant_gain, poles, point.rtt_s + self.model["age_s"], 0.0)
 
     @property
     def signal_paths(self) -> list[tuple[Terms, float]]:
-        """The paths from p to the queue, one for each RTT, with their shares of all signals."""
+        """The path from p to the queue for each RTT, with its share of all signals."""
         return [(self.to_queue, 1.0)]
 
     @property
     def window_pkts(self) -> float:
-        """The window of a flow."""
+        """Window of a flow, in packets."""
         return self.point.window_pkts
 
     @property
     def interval_s(self) -> float | None:
-        """The interval of the sampler, if there is one."""
+        """Sampling interval in seconds; None without a sampler."""
         sampled = self.model["sampled"]
         return None if sampled is None else sampled[0]
 
     @property
     def highest_rad_s(self) -> float:
-        """Half the sampling frequency, or where a continuous loop has long been quiet."""
+        """Half the sampling frequency, or a frequency at which a continuous loop is quiet."""
         if self.terms.interval_s is not None:
             return math.pi / float(self.terms.interval_s)
         fastest = max(float(np.abs(pole)) for path in self.terms.paths for pole in path.poles)
@@ -100,29 +115,29 @@ class Loop:
 
     @cached_property
     def grid(self) -> Floats:
-        """Frequencies that show all of the loop, in rad/s."""
+        """Frequencies in rad/s that resolve the whole loop."""
         return margins.grid(self.terms, self.highest_rad_s)
 
     @cached_property
     def margins(self) -> Margins:
-        """The margins of the loop; those of an unstable one are what it lacks, below 0."""
+        """Margins of the loop; the gain margin of an unstable loop is negative."""
         return margins.margins(self.terms, self.grid, self.stable)
 
     @cached_property
     def peak(self) -> float:
-        """The largest |1/(1 + L)|."""
+        """Sensitivity peak, the largest |1/(1 + L)|."""
         return margins.peak(self.terms, self.grid)
 
     @cached_property
     def stable(self) -> bool:
-        """True if every root decays, by Nyquist's count: no root is approximated."""
+        """True if every root decays, by Nyquist's count, which approximates no root."""
         return margins.stable(self.terms)
 
     def margin_near(self, near_db: float) -> tuple[float, bool]:
-        """Return the signed gain margin in dB, and True for a stable loop, near the edge.
+        """Return the signed gain margin in dB and the stability of a loop close to the edge.
 
-        near_db: the margin by `margins.count_columns`. It is exact for a law that acts both ways,
-        as the gain at which 1 + L is zero, so that only its sign is decided here.
+        `near_db` is the margin by `margins.count_columns`. For a law that acts both ways it is
+        exact, as the gain at which 1 + L is zero, so that only its sign is decided here.
         """
         size = abs(near_db)
         if not self.terms.hybrid:
@@ -132,30 +147,42 @@ class Loop:
 
     @cached_property
     def roots(self) -> Complexes:
-        """Closed-loop roots in s, from right to left; of a sampled loop, ln z/T.
+        """Closed-loop roots in s, from right to left; those of a sampled loop are ln z/T.
 
-        A sampled loop with a delay of a moderate number of intervals has all of them, any other
+        A sampled loop with a delay of a moderate number of intervals has all of them, and any other
         loop the rightmost ones.
         """
         return closed_loop_poles.roots(self.terms)
 
     @property
     def settling_s(self) -> float:
-        """Time in which the slowest root falls to 2 %, 4/|Re s|; inf where it does not."""
+        """Settling time of the slowest root to 2 %, 4/|Re s| in seconds; ``inf`` if unstable."""
         if not self.stable:
             return math.inf
         decays = (float(root.real) for root in self.roots if root.real < 0)
         return -4 / next(decays, math.nan)
 
     def probability_step(self) -> float:
-        """Return the change of p that a tenth more flows need, as p grows with their square."""
+        """Return the change of p that 10 % more flows need; p grows with their square."""
         return 0.2 * self.point.probability
 
     def step(self, duration_s: float, points: int = 2000) -> tuple[Floats, Floats]:
-        """Return (t, q): the deviation of the queue, in packets, after a tenth more flows.
+        """Return the response of the queue to 10 % more flows.
 
-        The flows act on TCP as the opposite change of the probability would. The response is that
-        of the linear loop to that step, in small steps that hold its delay exactly.
+        They act on TCP like the opposite change of the probability. The response is that of the
+        linear loop, in small steps with an exact delay.
+
+        Parameters
+        ----------
+        duration_s : float
+            Duration in seconds.
+        points : int, optional
+            Number of points, at least.
+
+        Returns
+        -------
+        (array, array)
+            Time in seconds, and deviation of the queue in packets.
         """
         plant, change = self._before_average(), self.probability_step()
         time_s, queue = step_response(self.model, self.terms, plant, change, duration_s, points)
@@ -163,7 +190,7 @@ class Loop:
         return time_s[time_s >= 0], queue[time_s >= 0]
 
     def _before_average(self) -> Terms:
-        """Return the plant without a law's average, which is the last of its poles."""
+        """Return the plant without the law's average, which is its last pole."""
         if frequency_response.average_pole(self.model) is None:
             return self.terms
         last = float(np.asarray(self.terms.poles[-1]).real)
@@ -171,7 +198,7 @@ class Loop:
 
 
 def count_loops(loops: Sequence[Loop]) -> list[tuple[float, bool]]:
-    """Return the gain margin in dB of each loop, and True for one that is stable."""
+    """Return the gain margin in dB of each loop, and True for a stable loop."""
     margin, stable = np.full(len(loops), np.nan), np.zeros(len(loops), bool)
     shapes: dict[object, list[int]] = {}
     for i, loop in enumerate(loops):
@@ -194,21 +221,35 @@ def step_response(
 ) -> tuple[Floats, Floats]:
     """Return time and deviation of the queue after a step at the plant's input.
 
-    Each mode of the plant is exact over steps with a held input. Where a stable loop would need
-    more than `MOST_STEPS` of them, the response is the inverse of its Laplace transform at
-    `points` times; an unstable one is shown as far as so many steps go.
+    Each mode of the plant is exact over steps with a held input. A stable loop that would need more
+    than `MOST_STEPS` steps is inverted from its Laplace transform at `points` times; an unstable
+    one is returned for as long as that number of steps lasts.
 
-    A step of the probability's set-point acts at the plant's input, undelayed by it for the
-    reader's convenience: the answer starts at t = R. plant: of `terms`, without the law's average.
+    A step of the probability acts without the plant's delay, so that the response starts at t = R.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The law.
+    terms : Terms
+        The loop.
+    plant : Terms
+        The plant of `terms`, without the law's average.
+    change : float
+        Height of the step of the probability.
+    duration_s : float
+        Duration in seconds.
+    points : int
+        Number of points, at least.
     """
     sampled = model["sampled"]
     fine_s = duration_s / points
-    # What acts at once is held for a step, which has to be short beside the delay.
+    # Direct action is held for a step, which has to be short compared with the delay.
     if sampled is None:
         fine_s = min(fine_s, float(terms.shortest_s) / 20)
     elif terms.hybrid:
         fine_s = min(fine_s, float(terms.shortest_s) / 8)
-    # The law's samples fall on steps, and a delay is a whole number of them, and a rest.
+    # Samples of the law fall on steps; a delay is a whole number of steps and a remainder.
     per_sample = max(1, math.ceil(sampled[0] / fine_s)) if sampled else 1
     dt = sampled[0] / per_sample if sampled else fine_s
     steps = math.ceil(duration_s / dt)
@@ -245,7 +286,7 @@ def _by_inversion(
 
     The method is Abate and Whitt's EULER ("Numerical inversion of Laplace transforms of probability
     distributions", 1995): a Fourier series on a line to the right of all roots, whose partial sums
-    are averaged by binomial weights.
+    are averaged with binomial weights.
     """
     time_s = np.linspace(0.0, duration_s, points + 1)
     queue = np.zeros(points + 1)
@@ -254,15 +295,15 @@ def _by_inversion(
     signs = np.where(orders % 2 == 0, 1.0, -1.0)
     binomials = np.array([math.comb(AVERAGED, k) for k in range(AVERAGED + 1)]) / 2.0**AVERAGED
     # Term k is in the partial sums from k on.
-    shares = np.ones(count + 1)
-    shares[TERMS + 1 :] = 1 - np.cumsum(binomials)[:-1]
-    shares[0] = 0.5
+    factors = np.ones(count + 1)
+    factors[TERMS + 1 :] = 1 - np.cumsum(binomials)[:-1]
+    factors[0] = 0.5
     for start in range(1, points + 1, BATCH):
         at = time_s[start : start + BATCH]
         s = (ERROR_EXPONENT + 2j * math.pi * orders) / (2 * at[:, None])
         flat = s.ravel()
         moved = change / flat * frequency_response.plant(plant, flat)
         moved = moved * frequency_response.sensitivity(terms, flat)
-        terms_of_sum = moved.reshape(s.shape).real * signs * shares
+        terms_of_sum = moved.reshape(s.shape).real * signs * factors
         queue[start : start + BATCH] = math.exp(ERROR_EXPONENT / 2) / at * terms_of_sum.sum(axis=1)
     return time_s, queue

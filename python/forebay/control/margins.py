@@ -1,11 +1,11 @@
 """Stability by Nyquist's count, and the margins of one loop or of many.
 
-Nothing here relies on one grid: the count (crates/forebay-theory/src/stability.rs) halves its steps
-until the curve turns little in each, and crossings and extremes are refined between the grid's
-points. A sampled loop ends at z = −1, where its curve is on the real axis.
+No result depends on the resolution of a grid. The count (crates/forebay-theory/src/stability.rs)
+halves its steps until the curve turns little in each; crossings and extremes are refined between
+the points of the grid. A sampled loop ends at z = −1, where its curve is on the real axis.
 
 `count_columns` counts many loops at once, for maps and searches. It interpolates crossings of the
-real axis on one line of frequencies for all loops; a loop so near to the edge of stability that
+real axis on one line of frequencies for all loops. A loop so close to the edge of stability that
 this is too coarse (`is_near_edge`) needs the margin that `margins` refines.
 """
 
@@ -23,43 +23,53 @@ from numpy.typing import NDArray
 from forebay.control import frequency_response
 from forebay.control.frequency_response import Complexes, Terms
 
-#: Largest |1/(1 + L)| of a robust loop: at least 6 dB and 29° (Åström and Hägglund 2006).
+#: Largest sensitivity peak |1/(1 + L)| of a robust loop. It implies margins of at least 6 dB and
+#: 29° (Åström and Hägglund 2006).
 ROBUST_PEAK = 2.0
-#: Most frequencies of a grid's even part.
+#: Largest number of evenly spaced frequencies of a grid.
 MOST_FREQUENCIES = 60_000
-#: Beyond the last frequency at which |L| is this large, no crossing matters.
+#: Value of |L| below which no crossing matters.
 QUIET_GAIN = 0.2
-#: Most that a curve's size between two frequencies differs from the range of both ends, in dB.
+#: Largest excess of |L| between two frequencies over the range of both ends, in dB.
 BETWEEN_DB = 1.0
-#: Frequencies of the count, as shares of the highest. The delay turns the curve by at most
-#: `gain.QUIET` radians on the way, so the linear part is fine enough to follow it.
+#: Frequencies of the count, relative to the highest one. The delay turns the curve by at most
+#: `frequency_response.QUIET` radians in total, which the evenly spaced part resolves.
 SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
-#: Nearer to the edge than this, in dB, each loop is counted by itself.
+#: Distance from the edge of stability, in dB, within which each loop is counted by itself.
 EDGE_DB = 0.02
-#: Margins beyond this count as this.
+#: Largest margin in dB; larger ones are reported as this value.
 MOST_DB = 60.0
-#: Shares of half the sampling frequency from which crossings are looked for, and Newton's steps.
+#: Fractions of half the sampling frequency from which crossings are searched, and Newton steps.
 STARTS, ROUNDS = np.linspace(0.1, 1.0, 10), 12
-#: Guesses so far from the nearest do not come before it.
+#: Guesses this much larger than the nearest one, in dB, are not refined.
 AROUND_DB = 10.0
-#: Newton's step of a difference, and |1 + L| that is zero.
+#: Step of Newton's difference quotient, and |1 + L| that counts as zero.
 DIFFERENCE, ENOUGH = 1e-6, 1e-11
-#: Of a factor e.
+#: A factor e in dB.
 DECIBELS = 20 / math.log(10)
 
 
 @dataclass(frozen=True)
 class Margins:
-    """The margins of a stable loop; phase, delay and sensitivity of an unstable one are nan.
+    """The margins of a loop; phase, delay and sensitivity of an unstable loop are NaN.
 
-    phase_deg: least lag at a crossover that would make it oscillate.
-    gain_db: least rise of the plant's gain that would; inf where none does. Below zero it is what
-        an unstable loop has too much.
-    delay_s: least further delay that would make it oscillate.
-    sensitivity: largest |1/(1 + L)|: by how much the loop amplifies a disturbance, at worst.
-    crossover_rad_s: where |L| falls through one; nan where it does not.
-    phase_crossover_rad_s: where L crosses the negative real axis; nan where it does not.
-    least_gain, most_gain: |L| over all frequencies, up to half the sampling frequency.
+    Attributes
+    ----------
+    phase_deg : float
+        Phase margin: the smallest lag at a crossover that destabilises the loop.
+    gain_db : float
+        Gain margin: the smallest rise of the gain that destabilises the loop; ``inf`` if none does.
+        It is negative for an unstable loop.
+    delay_s : float
+        Delay margin: the smallest further delay that destabilises the loop.
+    sensitivity : float
+        Sensitivity peak, the largest |1/(1 + L)|: the largest amplification of a disturbance.
+    crossover_rad_s : float
+        Frequency at which |L| falls below one; NaN without one.
+    phase_crossover_rad_s : float
+        Frequency at which L crosses the negative real axis; NaN without one.
+    least_gain, most_gain : float
+        Range of |L| over all frequencies, up to half the sampling frequency.
     """
 
     phase_deg: float
@@ -73,9 +83,12 @@ class Margins:
 
 
 def unstable_roots(t: Terms) -> int:
-    """Return the number of unstable roots of the closed loop, by Nyquist's count.
+    """Return the number of unstable closed-loop roots, by Nyquist's count.
 
-    Raises `ValueError` where a root is on the edge of stability, to rounding.
+    Raises
+    ------
+    ValueError
+        If a root is on the edge of stability, up to rounding.
     """
     (count,) = t.native.unstable_roots()
     if count is None:
@@ -84,14 +97,22 @@ def unstable_roots(t: Terms) -> int:
 
 
 def stable(t: Terms) -> bool:
-    """True if every root decays; False on the edge of stability."""
+    """Return True if every root decays; False on the edge of stability."""
     return t.native.unstable_roots() == [0]
 
 
 def grid(t: Terms, high: float) -> Floats:
-    """Return frequencies that show all of the loop.
+    """Return frequencies in rad/s that resolve the whole loop.
 
-    They are even in the logarithm, and even where the delay turns a curve that is not yet small.
+    They are evenly spaced in the logarithm, and evenly where the delay turns a curve that is not
+    yet small.
+
+    Parameters
+    ----------
+    t : Terms
+        The loop.
+    high : float
+        Highest frequency in rad/s.
     """
     low = 1e-4 * min(t.slowest, 1 / t.longest_s, high)
     base = np.geomspace(low, high, 2200)
@@ -105,7 +126,17 @@ def grid(t: Terms, high: float) -> Floats:
 
 
 def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
-    """Return the margins of a loop, from a grid that ends at half the sampling frequency."""
+    """Compute gain, phase and delay margins.
+
+    Parameters
+    ----------
+    t : Terms
+        The loop.
+    omega : array of shape (n,)
+        Frequency grid in rad/s, up to the Nyquist frequency of a sampled loop.
+    is_stable : bool
+        True if the loop is stable.
+    """
 
     def at(w: float) -> complex:
         return complex(frequency_response.loop(t, np.array([1j * w]))[0])
@@ -137,7 +168,17 @@ def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
 
 
 def gain_db(t: Terms, omega: Floats, is_stable: bool) -> float:
-    """Return the gain margin alone, `margins(t, omega, is_stable).gain_db`."""
+    """Return the gain margin alone, as `margins` does.
+
+    Parameters
+    ----------
+    t : Terms
+        The loop.
+    omega : array of shape (n,)
+        Frequency grid in rad/s.
+    is_stable : bool
+        True if the loop is stable.
+    """
     response = frequency_response.loop(t, 1j * omega)
     return _margin_db(t, _turns(t, omega, response, _candidates(response, is_stable))[1], is_stable)
 
@@ -145,7 +186,7 @@ def gain_db(t: Terms, omega: Floats, is_stable: bool) -> float:
 def _candidates(response: Complexes, is_stable: bool) -> Flags:
     """Return the pairs of frequencies between which the crossing of `_margin_db` may lie.
 
-    Between two frequencies the gain may leave the range of both ends by that range again.
+    Between two frequencies the gain may exceed the range of both ends by that range again.
     """
     with np.errstate(divide="ignore"):
         db = -20 * np.log10(np.abs(response))
@@ -173,7 +214,7 @@ def _turns(
 ) -> tuple[list[float], list[float]]:
     """Return the frequencies at which L crosses the negative real axis, and −|L| in dB there.
 
-    among: the pairs of neighbours of the grid that are searched; all if None.
+    `among` selects the pairs of neighbouring frequencies that are searched; None selects all.
     """
 
     def at(w: float) -> complex:
@@ -196,10 +237,18 @@ def _turns(
 
 
 def peak(t: Terms, omega: Floats, enough: float = math.inf) -> float:
-    """Return the largest |1/(1 + L)|.
+    """Return the sensitivity peak, the largest |1/(1 + L)|.
 
-    A law that also acts at once does so above half its sampling frequency, too.
-    enough: a peak above this is not refined between the frequencies of the grid.
+    A law that also acts at once is evaluated above half its sampling frequency, too.
+
+    Parameters
+    ----------
+    t : Terms
+        The loop.
+    omega : array of shape (n,)
+        Frequency grid in rad/s.
+    enough : float, optional
+        A peak above this value is not refined between the frequencies of the grid.
     """
     if t.hybrid:
         omega = np.union1d(
@@ -229,8 +278,8 @@ def _zeros(
 ) -> list[float]:
     """Return the zeros of a function to twelve digits; `values` has it on the grid.
 
-    An extreme between zero and `near` may hide two changes: it is looked for. among: pairs of
-    neighbours of the grid that count; all if None.
+    An extreme between zero and `near` may hide two zeros, and is searched. `among` selects the
+    pairs of neighbouring frequencies; None selects all.
     """
     if among is None:
         among = np.ones(len(values) - 1, bool)
@@ -255,7 +304,7 @@ def _zeros(
 
 
 def _least(omega: Floats, values: Floats, of: Callable[[float], float]) -> float:
-    """Return the least value of a function, also between the points of the grid."""
+    """Return the minimum of a function, also between the points of the grid."""
     least = float(values.min())
     inside = np.flatnonzero((values[1:-1] <= values[:-2]) & (values[1:-1] <= values[2:])) + 1
     for i in inside[np.argsort(values[inside])][:6]:
@@ -273,13 +322,13 @@ def _minimum(of: Callable[[float], float], low: float, high: float) -> tuple[flo
 
 
 def _delay_s(t: Terms, guess_s: float) -> float:
-    """Return the least further delay that makes a sampled loop oscillate.
+    """Return the smallest further delay that destabilises a sampled loop.
 
-    It is searched for, as delay acts on such a loop in parts of an interval, not as a lag alone.
+    It is searched for, since a delay of a fraction of an interval is not a lag alone.
     """
     interval_s = float(t.interval_s or 0.0)
     far_s = 1.5 * guess_s if math.isfinite(guess_s) else 8 * (interval_s + t.longest_s)
-    # With an interval longer than the RTT there may be more than one way to the edge.
+    # With an interval longer than the RTT, stability may be lost and regained.
     delays_s = np.linspace(0, far_s, 49 if interval_s > 0.5 * float(t.shortest_s) else 9)[1:]
     bad = None
     for _ in range(4):
@@ -295,16 +344,26 @@ def _delay_s(t: Terms, guess_s: float) -> float:
 
 
 def edge(holds: Callable[[float], bool], good: float, bad: float, closeness: float) -> float:
-    """Bisect for the largest distance from `good` at which `holds` is true."""
+    """Bisect for the largest distance from `good` at which `holds` is true.
+
+    Parameters
+    ----------
+    holds : callable
+        The predicate.
+    good, bad : float
+        Values at which it is true and false.
+    closeness : float
+        Tolerance of the result.
+    """
     from scipy import optimize
 
     return float(optimize.bisect(lambda x: 1.0 if holds(x) else -1.0, good, bad, xtol=closeness))
 
 
 def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
-    """Return the gain at which a law that acts both ways starts to oscillate, in dB.
+    """Return the gain in dB at which a law that acts both ways becomes unstable.
 
-    The gain enters the alias terms more than once, so that the crossing is a guess.
+    The gain enters the alias terms more than once, so that the crossing is only a guess.
     """
 
     def good(db: float) -> bool:
@@ -326,26 +385,34 @@ Flags = NDArray[np.bool_]
 
 
 def is_near_edge(margin_db: Floats) -> Flags:
-    """Return the loops for which the count is too coarse; see `loop.count_loops`."""
+    """Return True for loops for which the count is too coarse; see `loop.count_loops`."""
     return np.asarray(np.abs(margin_db) < EDGE_DB)
 
 
 def count_columns(t: Terms, rows: int) -> tuple[Floats, Flags]:
-    """Return gain margins in dB of `rows` loops of one kind, and the loops that are stable."""
+    """Return the gain margins in dB of many loops of one kind, and True for stable loops.
+
+    Parameters
+    ----------
+    t : Terms
+        The loops, as columns.
+    rows : int
+        Number of loops.
+    """
     if t.hybrid:
         line = 1j * SHARES * frequency_response.highest_rad_s(t)
         t = replace(t, aliases=frequency_response.alias_terms(t, line))
     stable, row, db, omega = _count(t, rows)
     if t.hybrid:
         row, db = _both_ways(t, stable, row, db, omega)
-    # Of a stable loop the least rise of the gain to −1; of an unstable one what it lacks. The
-    # sign says which also where the curve comes back.
+    # A stable loop has the smallest rise of its gain to −1; an unstable one its excess, with a
+    # negative sign.
     rise, lack = _nearest(stable, row, db)
     return np.where(stable, rise, -np.abs(lack)), stable
 
 
 def _nearest(stable: Flags, row: NDArray[np.intp], db: Floats) -> tuple[Floats, Floats]:
-    """Return the least rise to a crossing for each row, and the least of all."""
+    """Return the smallest rise to a crossing for each row, and the smallest change of all."""
     rise, lack = np.full(len(stable), MOST_DB), np.full(len(stable), MOST_DB)
     np.minimum.at(rise, row, np.where(db > 0, db, MOST_DB))
     np.minimum.at(lack, row, db)
@@ -355,8 +422,8 @@ def _nearest(stable: Flags, row: NDArray[np.intp], db: Floats) -> tuple[Floats, 
 def _count(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats]:
     """Return the stable loops and the crossings of the negative real axis.
 
-    A crossing has its row, the gain in dB that takes it to −1, and its frequency in rad/s, which
-    is nan at z = −1.
+    A crossing has its row, the gain in dB that moves it to −1, and its frequency in rad/s, which is
+    NaN at z = −1.
     """
     stable = np.array([count == 0 for count in t.native.unstable_roots()])
     high = _column(frequency_response.highest_rad_s(t), rows)
@@ -382,10 +449,10 @@ def _count(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats
 def _both_ways(
     t: Terms, stable: Flags, row: NDArray[np.intp], db: Floats, omega: Floats
 ) -> tuple[NDArray[np.intp], Floats]:
-    """Return the crossings of loops whose law acts both ways, from those of `_count` as guesses."""
+    """Return the crossings of loops whose law acts both ways, refined from those of `_count`."""
     rows = len(stable)
     slow = _column(t.interval_s, rows) > 0.25 * _column(t.shortest_s, rows)
-    # With a slow sampler the crossing at another gain is another one: look from everywhere.
+    # With a slow sampler the crossing at another gain is a different one: start everywhere.
     row, db, omega = row[~slow[row]], db[~slow[row]], omega[~slow[row]]
     rise, lack = _nearest(stable, row, db)
     near = (db <= np.where(stable, rise, lack)[row] + AROUND_DB) & np.isfinite(omega)
@@ -410,8 +477,8 @@ def _crossings(loop: Complexes) -> tuple[NDArray[np.intp], Floats, NDArray[np.in
     below = np.signbit(im)
     row, k = np.nonzero(below[:, 1:] != below[:, :-1])
     gap = im[row, k] - im[row, k + 1]
-    share = im[row, k] / np.where(gap == 0, 1.0, gap)
-    at = re[row, k] + share * (re[row, k + 1] - re[row, k])
+    fraction = im[row, k] / np.where(gap == 0, 1.0, gap)
+    at = re[row, k] + fraction * (re[row, k + 1] - re[row, k])
     negative = at < 0
     return row[negative], at[negative], k[negative]
 
@@ -421,9 +488,9 @@ def _column(x: Any, rows: int) -> Floats:
 
 
 def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
-    """Return the plant's gain in dB at which 1 + L is zero, by Newton's method from a guess.
+    """Return the gain in dB at which 1 + L is zero, by Newton's method from a guess.
 
-    The guess itself is returned where the method does not converge; it may be nan.
+    The guess, which may be NaN, is returned where the method does not converge.
     """
     start = np.where(np.isnan(db), 1.0, db)
     x, w = start[:, None] / DECIBELS, np.log(omega)[:, None]
@@ -433,7 +500,7 @@ def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
     with np.errstate(all="ignore"):
         for last in [*[False] * ROUNDS, True]:
             u, v = x[open_rows], w[open_rows]
-            # As it is, with a little more gain, and a little quicker.
+            # Unchanged, with a slightly larger gain, and at a slightly higher frequency.
             log_gain, log_omega = (
                 np.concatenate([u, u + DIFFERENCE, u]),
                 np.concatenate([v, v, v + DIFFERENCE]),

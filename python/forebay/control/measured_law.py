@@ -37,29 +37,29 @@ from forebay.scenario import python_laws
 if TYPE_CHECKING:
     from forebay._native import FlowModel, LinearModel, OperatingPoint
     from forebay.control.frequency_response import Terms
-    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.link import Link
     from forebay.scenario.python_laws import Prototype
 
 Floats = NDArray[np.float64]
-#: Samples in which a law settles at a queue, and in which it is seen to drift.
+#: Number of samples in which a law settles at a queue, and over which its drift is measured.
 SETTLING, DRIFTING = 2000, 50
-#: Samples of a response, and highest order of a controller that is tried.
+#: Number of samples of a response, and highest order of a controller.
 RESPONSE, ORDERS = 120, 6
 #: Largest relative difference of the fitted controller from the law.
 TOLERANCE = 0.02
 #: Largest relative residual at which an order fits a response.
 RESIDUAL = 1e-6
-#: Deviations of the queue as shares of it, tried from the largest on.
+#: Deviations relative to the queue, of which the largest possible one is used.
 DEVIATIONS = (1e-3, 1e-4, 1e-5)
-#: Poles nearer to one than this are integrals.
+#: Distance from one below which a pole is an integral.
 INTEGRAL = 1e-6
-#: Samples of the sum of sines, and the numbers of their periods in them.
+#: Number of samples of the sines, and their numbers of periods.
 SINES, PERIODS = 2048, (3, 17, 61, 203, 509, 907)
 
 
 @dataclass
 class SampledQueue:
-    """A queue as the hook of a law sees it; its length need not be whole."""
+    """The queue that the hook of a law observes; its length need not be a whole number."""
 
     now_s: float
     packets: float
@@ -72,10 +72,20 @@ class SampledQueue:
 
 @dataclass(frozen=True)
 class Bench:
-    """A law and the link on which it is driven."""
+    """A law and the link on which it is driven.
+
+    Attributes
+    ----------
+    name : str
+        Label of the law.
+    link : Link
+        The link and its flows.
+    interval_s : float
+        Sampling interval of the law.
+    """
 
     name: str
-    link: LoadedLink
+    link: Link
     interval_s: float
 
     @property
@@ -118,7 +128,7 @@ class Bench:
 
 @dataclass
 class DrivenLaw:
-    """A law with the number of its samples so far."""
+    """A law with the number of samples that it has made."""
 
     law: Any
     samples: int = 0
@@ -129,9 +139,25 @@ class DrivenLaw:
 
 
 def measure(
-    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
+    law: str | Prototype, link: Link, settings: dict[str, Any], target: str | None
 ) -> tuple[str, str, list[tuple[str, str]], list[str], Equilibrium]:
-    """Return a Python law's name, its name in scenarios, its parameters, notes and equilibrium.
+    """Measure the linear model of a Python law on a link.
+
+    Parameters
+    ----------
+    law : str or class
+        FILE.py:NAME, or the class.
+    link : Link
+        The link and its flows.
+    settings : dict
+        Parameters of the law.
+    target : str or None
+        Set-point, for a law with a parameter "target".
+
+    Returns
+    -------
+    (str, str, list, list, Equilibrium)
+        The law's name, its name in scenarios, its parameters, notes and the equilibrium.
 
     Raises
     ------
@@ -145,7 +171,7 @@ def measure(
 
 
 def _read(
-    law: str | Prototype, link: LoadedLink, settings: dict[str, Any], target: str | None
+    law: str | Prototype, link: Link, settings: dict[str, Any], target: str | None
 ) -> tuple[Bench, DrivenLaw, list[tuple[str, str]]]:
     """Return a law with its parameters on a link, with those parameters as texts."""
     prototype = python_laws.load(law) if isinstance(law, str) else law
@@ -161,13 +187,20 @@ def _read(
 
 @dataclass(frozen=True)
 class MeasuredPlant(Plant):
-    """Flows on a link under a law in Python whose measured model is the same at every load.
+    """Flows on a link under a Python law whose measured model is the same at every load.
 
-    flows: the flows alone, under any law. model: the law's.
+    Attributes
+    ----------
+    flows : Plant
+        The flows alone, under any law.
+    link : Link
+        The link.
+    model : LinearModel
+        The law's model.
     """
 
     flows: Plant
-    link: LoadedLink
+    link: Link
     model: LinearModel
 
     @property
@@ -191,31 +224,52 @@ class MeasuredPlant(Plant):
         return settled
 
 
-def flows_on(link: LoadedLink) -> Plant:
-    """Return the plant of a link for its flows alone, whose law is not asked."""
+def flows_on(link: Link) -> Plant:
+    """Return the plant of a link for its flows alone; its law has no effect."""
     return plant_on(link, registries.baseline()["name"], [])
 
 
-def plant_of(link: LoadedLink, model: LinearModel) -> MeasuredPlant:
-    """Return the plant of a link under a law with this measured model."""
+def plant_of(link: Link, model: LinearModel) -> MeasuredPlant:
+    """Return the plant of a link under a law with a measured model.
+
+    Parameters
+    ----------
+    link : Link
+        The link and its flows.
+    model : LinearModel
+        The law's model.
+    """
     return MeasuredPlant(flows_on(link), link, model)
 
 
 def common_model(
     law: str | Prototype,
-    links: Sequence[LoadedLink],
+    links: Sequence[Link],
     rtts_s: Sequence[float],
     flows: tuple[float, float],
     settings: dict[str, Any],
 ) -> LinearModel:
     """Return the measured model of a law whose model does not depend on link and load.
 
-    The law is measured with the fewest and the most flows on the first and the last link.
+    The law is measured with the fewest and the most flows, on the first and on the last link.
+
+    Parameters
+    ----------
+    law : str or class
+        FILE.py:NAME, or the class.
+    links : sequence of Link
+        The links.
+    rtts_s : sequence of float
+        RTT of each link in seconds.
+    flows : (float, float)
+        Smallest and largest number of flows.
+    settings : dict
+        Parameters of the law.
 
     Raises
     ------
     ScenarioError
-        If the law has no linear model at any of these places, or other models at some of them.
+        If the law has no linear model at any of these operating points, or different ones.
     """
     models: list[LinearModel] = []
     refusals: list[ScenarioError] = []
@@ -233,14 +287,14 @@ def common_model(
     if not all(_alike(model, models[0]) for model in models):
         raise ScenarioError(
             f"{bench.name}: the law has another linear model at every load, and a map needs one "
-            "that is the same over its range, as that of a law that integrates; "
-            "forebay design measures single places"
+            "that is the same over its range, such as that of a law that integrates; a design "
+            "measures it for one load"
         )
     return models[0]
 
 
 def _alike(model: LinearModel, reference: LinearModel) -> bool:
-    """Return True for two models with one equilibrium queue and one controller."""
+    """Return True if two models have the same equilibrium queue and controller."""
     ours, theirs = model["sampled"], reference["sampled"]
     assert ours is not None
     assert theirs is not None
@@ -256,13 +310,22 @@ def is_python(law: object) -> bool:
 
 
 def _absolute(kind: str) -> str:
-    """Return FILE.py:NAME with the file's whole path, which means the same from every folder."""
+    """Return FILE.py:NAME with the absolute path of the file."""
     path, _, name = kind.rpartition(":")
     return f"{Path(path).resolve()}:{name}"
 
 
 def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium, list[str]]:
     """Return the equilibrium of the flows under the law with its linear model, and notes.
+
+    Parameters
+    ----------
+    bench : Bench
+        The law's link.
+    law : DrivenLaw
+        The law.
+    plant : Plant
+        The flows.
 
     Raises
     ------
@@ -295,9 +358,9 @@ def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium
         "proportional": _proportional(numerator, denominator, zeros_at_one),
     }
     note = (
-        f"The law's parameters are as given. Its linear model was measured at the law: of order "
-        f"{len(denominator) - 1}, and within {max(100 * error, 0.001):.2g} % of the law over sines "
-        "up to half its sampling frequency."
+        f"The law's parameters are unchanged. Its linear model was measured: it has order "
+        f"{len(denominator) - 1}, and is within {max(100 * error, 0.001):.2g} % of the law for "
+        "sines up to half its sampling frequency."
     )
     return Equilibrium(point(queue_pkts), model), [note]
 
@@ -305,9 +368,9 @@ def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium
 def _at_rest(
     bench: Bench, fresh: DrivenLaw, needed: Callable[[float], float]
 ) -> tuple[float, DrivenLaw]:
-    """Return the equilibrium queue, at which the law has the probability that the flows need.
+    """Return the queue at which the law has the probability that the flows need, and the law.
 
-    The law is returned in the state that it has there.
+    The law is in the state that it has there.
     """
 
     def settled(queue_pkts: float) -> tuple[float, DrivenLaw]:
@@ -346,8 +409,7 @@ def _bisected(low: float, high: float, holds_at: Callable[[float], bool]) -> tup
 
 
 def _drift(bench: Bench, law: DrivenLaw, queue_pkts: float) -> float:
-    """Return the change of the probability in one sample at a constant queue, after the first
-    ones."""
+    """Return the change of the probability per sample at a constant queue, after a transient."""
     response = bench.samples(law.copied(), np.full(2 * DRIFTING, queue_pkts))
     return float(response[-1] - response[DRIFTING - 1]) / DRIFTING
 
@@ -355,8 +417,10 @@ def _drift(bench: Bench, law: DrivenLaw, queue_pkts: float) -> float:
 def _integral_at_rest(
     bench: Bench, law: DrivenLaw, queue_pkts: float, needed: Callable[[float], float]
 ) -> tuple[float, DrivenLaw]:
-    """Return the queue at which the probability of a law that integrates stays, and the law there,
-    brought to the probability that the flows need."""
+    """Return the queue at which the probability of a law that integrates is constant, and the law.
+
+    The law is brought to the probability that the flows need.
+    """
     low = queue_pkts
     while _drift(bench, law, low) >= 0:
         low *= 0.7
@@ -371,7 +435,7 @@ def _integral_at_rest(
         missing = probability - float(response[-1])
         if abs(missing) < 1e-3 * probability:
             return rest_pkts, law
-        # As long at this distance from the rest as the integral needs.
+        # The integral needs this long at this distance from the equilibrium.
         aside = rest_pkts + math.copysign(max(away, 1e-3 * rest_pkts), missing)
         rate = abs(_drift(bench, law, aside))
         if rate == 0:
@@ -385,12 +449,14 @@ def _integral_at_rest(
 def _controller(
     bench: Bench, rest: DrivenLaw, queue_pkts: float
 ) -> tuple[list[float], list[float]]:
-    """Return numerator and denominator of the law's controller in z⁰, z⁻¹, …, from its response to
-    a deviation of one sample."""
+    """Return numerator and denominator of the law's controller in z⁰, z⁻¹, ….
+
+    They are fitted to its response to a deviation of one sample.
+    """
     response = _impulse_response(bench, rest, queue_pkts)
     size = float(np.abs(response).max())
     if size == 0:
-        raise _refused(bench, "its probability does not answer a small deviation of the queue")
+        raise _refused(bench, "its probability does not respond to a small deviation of the queue")
     for order in range(ORDERS + 1):
         rows = RESPONSE - order
         table = (
@@ -412,11 +478,11 @@ def _controller(
         impulse[0] = 1.0
         if np.abs(_filtered(numerator, denominator, impulse) - response).max() <= RESIDUAL * size:
             return [float(c) for c in numerator], [float(c) for c in denominator]
-    raise _refused(bench, f"no controller of an order up to {ORDERS} answers as it does")
+    raise _refused(bench, f"no controller of an order up to {ORDERS} responds as it does")
 
 
 def _impulse_response(bench: Bench, rest: DrivenLaw, queue_pkts: float) -> Floats:
-    """Return the response of the probability to a queue that deviates in one sample, per packet."""
+    """Return the response of the probability to a deviation in one sample, per packet."""
     constant = np.full(RESPONSE, queue_pkts)
     middle = bench.samples(rest.copied(), constant)
     for share in DEVIATIONS:
@@ -434,7 +500,7 @@ def _impulse_response(bench: Bench, rest: DrivenLaw, queue_pkts: float) -> Float
             return np.asarray((up - down) / (2 * size_pkts), float)
     if difference == 0:
         return np.zeros(RESPONSE)
-    raise _refused(bench, "it does not answer a small rise of its queue as it answers a small fall")
+    raise _refused(bench, "it does not respond to a small rise of the queue as to a small fall")
 
 
 def _error(
@@ -444,8 +510,10 @@ def _error(
     numerator: list[float],
     denominator: list[float],
 ) -> float:
-    """Return the largest relative difference between the law and its controller over sines from far
-    below the sampling frequency to half of it."""
+    """Return the largest relative difference between the law and its controller over sines.
+
+    Their frequencies go from far below the sampling frequency to half of it.
+    """
     samples = np.arange(SINES)
     constant = np.full(SINES, queue_pkts)
     middle = bench.samples(rest.copied(), constant)
@@ -466,7 +534,7 @@ def _filtered(numerator: Floats, denominator: Floats, inputs: Floats) -> Floats:
 
 
 def _with_integral(denominator: Floats) -> Floats:
-    """Return the denominator with a root at one where it is one but for rounding."""
+    """Return the denominator with a root at exactly one, where it is one up to rounding."""
     if len(denominator) < 2:
         return denominator
     roots = np.roots(denominator)
@@ -477,7 +545,7 @@ def _with_integral(denominator: Floats) -> Floats:
 
 
 def _proportional(numerator: list[float], denominator: list[float], integrates: bool) -> float:
-    """Return the gain at high frequencies less that of an integral: of a PI, K_p."""
+    """Return the gain at high frequencies without that of an integral: K_p of a PI."""
     if not integrates:
         return sum(numerator) / sum(denominator)
     rest, _ = np.polydiv(denominator, [1.0, -1.0])
@@ -488,18 +556,18 @@ def _proportional(numerator: list[float], denominator: list[float], integrates: 
 def _values(
     described: python_laws.Described, settings: dict[str, Any]
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the law's parameters as it takes them, and as a scenario writes them.
+    """Return the parameters as the law takes them, and as a scenario writes them.
 
     Raises
     ------
     ScenarioError
-        If a parameter is unknown or missing, or its value is no quantity of its unit.
+        If a parameter is unknown or missing, or its value is not a quantity of its unit.
     """
     names = [param.name for param in described.params]
     for name in settings:
         if name not in names:
             raise ScenarioError(
-                f"{described.label}: {name} is no parameter of this law; it has "
+                f"{described.label}: {name} is not a parameter of this law; it has "
                 f"{', '.join(names) or 'none'}"
             )
     values: dict[str, Any] = {}
@@ -507,7 +575,7 @@ def _values(
     for param in described.params:
         value = settings.get(param.name, param.default)
         if value is None:
-            raise ScenarioError(f"{described.label}: {param.name} must be given")
+            raise ScenarioError(f"{described.label}: {param.name} is missing")
         values[param.name] = _value(described.label, param, value)
         texts.append((param.name, str(value)))
     return values, texts
@@ -533,14 +601,14 @@ def _value(label: str, param: python_laws.Parameter, value: Any) -> Any:
 
 
 def _instance(prototype: Prototype, values: dict[str, Any]) -> Any:
-    """Return a law with these parameters and its random generator."""
+    """Return a law with these parameters and a random generator."""
     label = getattr(prototype, "__name__", type(prototype).__name__)
     try:
         law = prototype(**values)
     except Exception as error:
         raise ScenarioError(f"{label}: raised {type(error).__name__}: {error}") from error
     if not hasattr(law, "rng"):
-        # A law with slots has no place for it.
+        # A law with slots may have no attribute for it.
         with contextlib.suppress(AttributeError):
             object.__setattr__(law, "rng", random.Random(1))
     if callable(getattr(law, "on_enqueue", None)) or not callable(getattr(law, "sample", None)):
@@ -552,7 +620,7 @@ def _instance(prototype: Prototype, values: dict[str, Any]) -> Any:
 
 
 def _interval_s(label: str, law: Any) -> float:
-    """Return the time between two samples of the law."""
+    """Return the sampling interval of the law in seconds."""
     from forebay import _native
 
     interval = law.interval

@@ -1,10 +1,10 @@
-"""Laws that are a PI of the queue, whatever the names of their gains.
+"""Laws that are a PI controller of the queue, whatever the names of their gains.
 
-A PI moves its probability by p(k) = p(k−1) + a·e(k) − b·e(k−1) at every sample, with the error e of
-the queue. Laws write a and b in other ways, measure the delay instead of the queue, sample it late,
-and scale their output by the link or by the probability itself. Their linear models include all of
-this: numerator = F(z)·(a − b·z⁻¹) over 1 − z⁻¹, with a path F that the gains do not change. So one
-set of gains over F·G represents each of these laws.
+A PI changes its probability at every sample by p(k) = p(k−1) + a·e(k) − b·e(k−1), with the error e
+of the queue. Laws write a and b differently, measure the delay instead of the queue, sample it
+late, or scale their output by the link or by the probability. Their linear models include all of
+this: the numerator is F(z)·(a − b·z⁻¹) over 1 − z⁻¹, with a path F that does not depend on the
+gains. One set of gains over F·G therefore represents each of these laws.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forebay._native import LawEntry, LinearModel
 
 Floats = NDArray[np.float64]
-#: What two numbers may differ by that are equal but for rounding.
+#: Relative difference of numbers that are equal up to rounding.
 ROUNDING = 1e-7
 
 
@@ -34,9 +34,16 @@ ROUNDING = 1e-7
 class PiForm:
     """The parameters in which a law writes its gains.
 
-    names: of the two parameters. values: of them from a and b. apart: True if the integral is a
-        parameter of its own, and not the small difference of two. of_delay: True if the error is a
-        delay in s, and not a queue in packets.
+    Attributes
+    ----------
+    names : (str, str)
+        Names of the two parameters.
+    values : callable
+        Function from a and b to both parameters.
+    apart : bool
+        True if the integral gain is a parameter of its own, instead of a small difference of two.
+    of_delay : bool
+        True if the error is a delay in seconds, instead of a queue in packets.
     """
 
     names: tuple[str, str]
@@ -47,17 +54,30 @@ class PiForm:
 
 FORMS = (
     PiForm(("a", "b"), lambda a, b: (a, b), apart=False),
-    # On the error, and on its change.
+    # Gains of the error and of its change.
     PiForm(("alpha", "beta"), lambda a, b: (a - b, b), of_delay=True),
-    # On both, and on the error as a share of that.
+    # The gain of both, and that of the error relative to it.
     PiForm(("gamma", "alpha"), lambda a, b: (b, a / b - 1)),
 )
 
 
 @dataclass(frozen=True)
 class PiLaw:
-    """A law with its form. limits: greatest values of both parameters; interval_s: its default;
-    keys: its set-point and its sampling interval."""
+    """A law that is a PI.
+
+    Attributes
+    ----------
+    law : str
+        Name of the law.
+    form : PiForm
+        The form of its gains.
+    limits : (float, float)
+        Largest values of both parameters.
+    interval_s : float
+        Default sampling interval.
+    keys : (str, str)
+        Names of the set-point and of the sampling interval.
+    """
 
     law: str
     form: PiForm
@@ -66,20 +86,40 @@ class PiLaw:
     keys: tuple[str, str]
 
     def params(self, a: float, b: float) -> tuple[tuple[str, float], ...] | None:
-        """Return both parameters; None for gains that they cannot have."""
+        """Return both parameters; None for gains that the law cannot have.
+
+        Parameters
+        ----------
+        a, b : float
+            Gains of the error and of the previous error.
+        """
         if not 0 < b < a:
             return None
         values = self.form.values(a, b)
-        if any(not 0 <= value <= most for value, most in zip(values, self.limits, strict=True)):
+        if any(not 0 <= value <= limit for value, limit in zip(values, self.limits, strict=True)):
             return None
         return tuple(zip(self.form.names, values, strict=True))
 
     def texts(self, a: float, b: float) -> list[tuple[str, str]]:
-        """Return both parameters as texts; none for gains that they cannot have."""
+        """Return both parameters as texts; an empty list for gains that the law cannot have.
+
+        Parameters
+        ----------
+        a, b : float
+            Gains of the error and of the previous error.
+        """
         return [(name, self.text(value, a, b)) for name, value in self.params(a, b) or ()]
 
     def text(self, value: float, a: float, b: float) -> str:
-        """Return a parameter as a text with six digits of the integral."""
+        """Return a parameter as a text with six significant digits of the integral gain.
+
+        Parameters
+        ----------
+        value : float
+            The parameter.
+        a, b : float
+            Gains of the error and of the previous error.
+        """
         if self.form.apart:
             return f"{value:.6g}"
         smaller = min(max(math.ceil(math.log10(a / (a - b))), 0), 9)
@@ -116,7 +156,15 @@ def of_delay(law: str) -> bool:
 
 
 def law_path(model: LinearModel, a: float, b: float) -> Floats | None:
-    """Return F in powers of z⁻¹, for a law with these gains; None if it is no PI of the queue."""
+    """Return F in powers of z⁻¹; None if the law is not a PI of the queue.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The law's linear model with these gains.
+    a, b : float
+        Gains of the error and of the previous error.
+    """
     integrator = _integrator(model)
     if integrator is None:
         return None
@@ -139,13 +187,13 @@ def integrates_differently(models: Sequence[LinearModel]) -> bool:
 
 
 def integral(model: LinearModel) -> float | None:
-    """Return K_i in 1/(packet s) of a law that is sampled and integrates, and does nothing else."""
+    """Return K_i in 1/(packet·s) of a sampled law that only integrates; None for other laws."""
     integrator = _integrator(model)
     return None if integrator is None else float(sum(integrator[1])) / integrator[0]
 
 
 def _integrator(model: LinearModel) -> tuple[float, Sequence[float]] | None:
-    """Return the interval and the numerator over 1 − z⁻¹, of a law that only integrates."""
+    """Return interval and numerator over 1 − z⁻¹ of a sampled law that only integrates."""
     sampled = model["sampled"]
     if sampled is None or model["average"] is not None or model["direct"] != 0:
         return None
@@ -156,9 +204,9 @@ def _integrator(model: LinearModel) -> tuple[float, Sequence[float]] | None:
 
 
 def _is_pi(law: PiLaw) -> bool:
-    """Return True if a law's path and equilibrium queue are the same with any gains.
+    """Return True if a law's path and equilibrium queue do not depend on its gains.
 
-    It is tried on a link of 10 Mbit/s.
+    This is tested on a link of 10 Mbit/s.
     """
     paths = []
     for a, b in ((2e-3, 1.9e-3), (5e-3, 2e-3)):
@@ -166,13 +214,13 @@ def _is_pi(law: PiLaw) -> bool:
         if params is None:
             return False
         model = LawModel(law.law, [(law.keys[0], "20ms"), *params], 10_000_000, 1000, 500.0)
-        rest = model.operate(10.0, 0.1)
-        if rest is None:
+        equilibrium = model.operate(10.0, 0.1)
+        if equilibrium is None:
             return False
-        path = law_path(rest[1], a, b)
+        path = law_path(equilibrium[1], a, b)
         if path is None:
             return False
-        paths.append((rest[1]["queue_pkts"], path))
+        paths.append((equilibrium[1]["queue_pkts"], path))
     (queue, first), (other_queue, second) = paths
     return (
         abs(queue - other_queue) <= ROUNDING * queue

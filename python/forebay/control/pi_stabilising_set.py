@@ -1,12 +1,12 @@
-"""One PI for a whole range of links: the exact set of gains that stabilise every corner of it, and
-the best of those that keep each loop robust. `pi_forms` has the laws that are a PI.
+"""One PI for a range of links: the exact set of stabilising gains, and the best robust gains in it.
 
-For the true loop, with delay, sampler and hold as they are, z = e^{jωT} is a root exactly where
-(K_p − j·c·K_i)·G = −1, with c = (T/2)·cot(ωT/2) of the integral by Tustin's rule and G the pulse
-transfer function of hold, delay and plant, times what the law itself puts around its gains. So
-K_p(ω) = −Re 1/G and K_i(ω) = (Im 1/G)/c bound the set, beside K_i = 0 and the line of z = −1
-(D-decomposition; Silva, Datta and Bhattacharyya 2005 for the plant without a sampler).
-|1/(1 + L)| ≤ 2 is a quadratic in K_i at each K_p and ω.
+`pi_forms` has the laws that are a PI. For the true loop, with its delay, sampler and hold, z =
+e^{jωT} is a root exactly where (K_p − j·c·K_i)·G = −1. Here c = (T/2)·cot(ωT/2) is that of the
+integral by Tustin's rule, and G is the pulse transfer function of hold, delay and plant, times the
+law's own path around its gains. K_p(ω) = −Re 1/G and K_i(ω) = (Im 1/G)/c therefore bound the set,
+together with K_i = 0 and the line of z = −1 (D-decomposition; Silva, Datta and Bhattacharyya 2005
+for the plant without a sampler). |1/(1 + L)| ≤ 2 is a quadratic inequality in K_i at each K_p and
+ω.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._native import OperatingPoint, ScenarioError
 from forebay.control import frequency_response, pi_forms
 from forebay.control.frequency_response import Complexes, Floats, Terms
-from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass
+from forebay.control.link import Link, quantity, whole
 from forebay.control.loop import Loop
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_forms import PiLaw
 from forebay.control.plant import REASONS
 from forebay.control.plants import plant_on
 
-#: PiGains a and b of which every law that is a PI has parameters: its path does not depend on them.
+#: Gains a and b that every PI law can have; its path does not depend on them.
 ANY = (2e-3, 1.9e-3)
-#: The share of the RTT that a sampling interval takes where nobody gives one.
+#: Default sampling interval as a fraction of the RTT.
 TAKEN = 0.2
-#: Values of K_p that are tried.
+#: Number of values of K_p that are tried.
 TRIED = 160
-#: A corner whose own best integral is this many times larger is one for gains of its own.
+#: Ratio of a corner's own best integral gain and the common one above which one set is too slow.
 SLOW = 5.0
 
 
-#: Rate, RTT and flows, as texts.
-Place = tuple[str, str, Any]
+#: Rate, RTT and number of flows of a link.
+Place = tuple[str, str, float]
 
 
 class NamedLoad(Protocol):
-    """A link and its load; rate and rtt as texts."""
+    """A link and its load; rate and RTT are texts."""
 
     @property
     def rate(self) -> str: ...
@@ -59,9 +59,20 @@ class NamedLoad(Protocol):
 
 @dataclass(frozen=True)
 class Corner:
-    """A link at an end of every range, at its equilibrium.
+    """A link at one end of every range, at its equilibrium.
 
-    omega: frequencies up to half the sampling one; response: G there; integral: c there.
+    Attributes
+    ----------
+    place : NamedLoad
+        The link and its load.
+    point : OperatingPoint
+        Operating point.
+    omega : array of shape (n,)
+        Frequencies in rad/s, up to half the sampling frequency.
+    response : array of shape (n,)
+        G at these frequencies.
+    integral : array of shape (n,)
+        c at these frequencies.
     """
 
     place: NamedLoad
@@ -77,7 +88,7 @@ class Corner:
         return np.asarray(-inverse.real, float), k_i
 
     def most_k_p(self) -> float:
-        """Return the K_p with which the loop without an integral starts to oscillate."""
+        """Return the K_p with which the loop without an integral becomes unstable."""
         inverse = 1 / self.response
         re, im = (np.asarray(part, float) for part in (inverse.real, inverse.imag))
         turns = np.flatnonzero(np.signbit(im[1:]) != np.signbit(im[:-1]))
@@ -88,7 +99,7 @@ class Corner:
         return min((float(k) for k in crossings if k > 0), default=math.inf)
 
     def most_k_i(self, k_p: Floats) -> Floats:
-        """Return the largest stabilising K_i at each K_p; 0 where there are none."""
+        """Return the largest stabilising K_i at each K_p; 0 where there is none."""
         at_p, at_i = self.boundary()
         limit = self.most_k_p()
         largest = np.zeros(len(k_p))
@@ -118,7 +129,17 @@ class Corner:
 
 @dataclass(frozen=True)
 class PiGains:
-    """A PI for all of some corners; k_p and k_i in the law's own unit of error, k_i per second."""
+    """The gains of a PI.
+
+    Attributes
+    ----------
+    k_p : float
+        Proportional gain, in the law's unit of error.
+    k_i : float
+        Integral gain per second, in the law's unit of error.
+    interval_s : float
+        Sampling interval.
+    """
 
     k_p: float
     k_i: float
@@ -126,18 +147,38 @@ class PiGains:
 
     @property
     def a(self) -> float:
+        """Gain of the error in p(k) = p(k−1) + a·e(k) − b·e(k−1)."""
         return self.k_p + 0.5 * self.k_i * self.interval_s
 
     @property
     def b(self) -> float:
+        """Gain of the previous error."""
         return self.k_p - 0.5 * self.k_i * self.interval_s
 
 
 @dataclass(frozen=True)
 class RangeDesign:
-    """gains: for the whole range. loops: at each corner with them. own: the best gains of each
-    corner alone. left_out: corners that no gains could serve, and why. inside: loops of a grid over
-    the range, without the corners; middle: at the middle of each range, in its logarithm."""
+    """One PI for a range of links.
+
+    Attributes
+    ----------
+    law : str
+        Name of the law.
+    gains : PiGains
+        Gains for the whole range.
+    params : list of (name, value)
+        Parameters of the law.
+    corners, loops : list
+        The corners, and the loop at each of them with these gains.
+    own : list of PiGains
+        The best gains of each corner alone.
+    left_out : list of str
+        Corners that no gains can serve, with the reason.
+    inside : list of Loop
+        Loops of a grid over the range, without the corners.
+    middle : Loop
+        Loop at the geometric middle of the ranges.
+    """
 
     law: str
     gains: PiGains
@@ -149,7 +190,7 @@ class RangeDesign:
     inside: list[Loop]
     middle: Loop
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the document of `forebay design --json` for a range."""
         return {
             "law": self.law,
@@ -173,72 +214,96 @@ class RangeDesign:
         }
 
     def written(self, gains: PiGains) -> list[tuple[str, str]]:
-        """Return gains as the law's parameters; none where it cannot have them."""
+        """Return gains as parameters of the law; an empty list if it cannot have them."""
         form = pi_forms.pi_law(self.law)
         return [] if form is None else form.texts(gains.a, gains.b)
 
     @property
     def suffices(self) -> bool:
-        """True if one set of gains is nearly as good at every corner as gains of its own."""
+        """True if this set of gains is nearly as good at every corner as the corner's own gains."""
         return max(gains.k_i for gains in self.own) <= SLOW * self.gains.k_i
 
 
 def design_for_range(
     law: str,
-    rates: Sequence[str],
-    rtts: Sequence[str],
-    flows: Sequence[float],
-    packet: str = "1000B",
+    link: Link,
+    *,
+    rate: tuple[str, str] | None = None,
+    rtt: tuple[str, str] | None = None,
+    flows: tuple[float, float] | None = None,
     target: str | None = None,
     interval: str | None = None,
-    l4s_flows: float = 0.0,
-    tcp: PerClass = PLAIN,
 ) -> RangeDesign:
-    """Return the robust PI for every corner of these ranges: |1/(1 + L)| is at most 2.
+    """Design one robust PI for every corner of ranges: |1/(1 + L)| is at most 2.
 
-    It rejects disturbances best, with the largest K_i (Åström and Hägglund 2006).
-    target: of every corner; a quarter of each corner's bandwidth-delay product, at the slowest rate
-    and the shortest RTT, if None. interval: a fifth of the shortest RTT with its queue, or the
-    law's own if that is shorter, if None. l4s_flows, tcp: as of `design.design`, at every corner;
-    an RTT may be a list of classes, with a range of rates or flows. Raises `ScenarioError`.
+    Of the robust gains it has those with the largest K_i, which reject disturbances best (Åström
+    and Hägglund 2006).
+
+    Parameters
+    ----------
+    law : str
+        Name of a law that is a PI.
+    link : Link
+        The link, for everything that no range varies.
+    rate, rtt, flows : pair, optional
+        Ends of the ranges. Flows of several classes keep their RTTs.
+    target : str, optional
+        Set-point of every corner; by default a quarter of the bandwidth-delay product at the lowest
+        rate and the shortest RTT.
+    interval : str, optional
+        Sampling interval; by default a fifth of the shortest RTT with its queue, or the law's own
+        interval if that is shorter.
+
+    Raises
+    ------
+    ScenarioError
+        If the law is not a PI, a range goes from more to less, or no gains are robust everywhere.
     """
     form = _pi_law(law)
-    ranges = _ranges(rates, rtts, flows)
+    rates = rate or (link.rate, link.rate)
+    rtts = rtt or (link.rtts, link.rtts)
+    counts = flows or (link.flows, link.flows)
+    _check_order(rates, rtts, counts)
+
+    def variant(place: Place) -> Link:
+        at_rate, at_rtt, number = place
+        return link.varied(rate=at_rate, rtt=None if rtt is None else at_rtt, flows=number)
+
     if target is None:
-        least = LoadedLink.from_texts(rates[0], packet, flows[0], rtts[0], tcp=tcp)
-        target = f"{least.target_pkts:g}p"
+        target = f"{variant((rates[0], rtts[0], counts[0])).set_point_pkts():g}p"
 
-    def link_at(place: Place) -> LoadedLink:
-        rate, rtt, n = place
-        return LoadedLink.from_texts(rate, packet, n, rtt, target, None, l4s_flows, tcp)
+    def link_at(place: Place) -> Link:
+        at = variant(place)
+        return at.with_buffer_for(at.set_point_pkts(target))
 
-    ends_of = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows))
+    ends_of = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(counts))
     links = [link_at(place) for place in itertools.product(*ends_of)]
-    interval_s = _interval_s(form, links, interval)
-    ends = [(link, corner_on(form, link, target, interval_s)) for link in links]
+    interval_s = _interval_s(form, links, target, interval)
+    ends = [(corner, corner_on(form, corner, target, interval_s)) for corner in links]
     corners = [end for _, end in ends if isinstance(end, Corner)]
     left_out = [
-        f"{link.rate}, {link.rtts}, {link.flows:g} flows: {end}"
-        for link, end in ends
+        f"{corner.rate}, {corner.rtts}, {corner.flows:g} flows: {end}"
+        for corner, end in ends
         if isinstance(end, str)
     ]
     if not corners:
-        raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
+        reason = "no corner of the ranges has an equilibrium"
+        raise ParameterError("flows", whole(counts[0]), "fewer flows", reason=reason)
     gains = choose(corners, interval_s)
     a, b = gains.a, gains.b
     texts = form.texts(a, b)
     if not texts:
-        raise ScenarioError(f"law: found a = {a:.4g}, b = {b:.4g}, allowed: those of {law}")
+        raise ScenarioError(f"law: {law} cannot have the gains a = {a:.4g}, b = {b:.4g}")
     params = [(form.keys[0], target), *texts, (form.keys[1], quantities.time(interval_s))]
 
-    def loop_on(link: LoadedLink) -> Loop | None:
-        return plant_on(link, law, params).loop_at(link.flows, link.rtt_s)
+    def loop_on(at: Link) -> Loop | None:
+        return plant_on(at, law, params).loop_at(at.flows, at.rtt_s)
 
-    loops = [loop for link, end in ends if isinstance(end, Corner) and (loop := loop_on(link))]
+    loops = [loop for at, end in ends if isinstance(end, Corner) and (loop := loop_on(at))]
     if len(loops) < len(corners):
-        raise ScenarioError(f"law: found no rest of {law} at every corner, allowed: a PI")
+        raise ScenarioError(f"law: {law} has no equilibrium at some corner")
     own = [choose([corner], interval_s) for corner in corners]
-    places, centre = _between(ranges)
+    places, centre = _between(rates, rtts, counts)
     between = {place: loop for place in places if (loop := loop_on(link_at(place))) is not None}
     inside, middle = [*between.values()], between.get(centre, loops[0])
     return RangeDesign(law, gains, params, corners, loops, own, left_out, inside, middle)
@@ -248,63 +313,91 @@ def _pi_law(law: str) -> PiLaw:
     """Return the form of a PI. Raises `ScenarioError` for any other law."""
     form = pi_forms.pi_law(law)
     if form is None:
-        raise ScenarioError(
-            f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
-            "`forebay tune` searches other laws over a range"
-        )
+        expected = f"a PI: {', '.join(pi_forms.pi_laws())} (`tune` searches any law over a range)"
+        raise ParameterError("law", law, expected, reason="it is not a PI, and there is a range")
     return form
 
 
-def _ranges(
-    rates: Sequence[str], rtts: Sequence[str], flows: Sequence[float]
-) -> list[tuple[list[Any], list[float]]]:
-    """Return texts and numbers of each range. Raises `ScenarioError` for one from more to less."""
-    ranges: dict[str, tuple[list[Any], list[float]]] = {
-        "--rate": ([*rates], [_native.quantity("--rate", rate, "rate") for rate in rates]),
-        # Classes of flows keep their RTTs.
-        "--rtt": (
-            [*rtts],
-            [0.0 if "," in rtt else _native.quantity("--rtt", rtt, "time") for rtt in rtts],
-        ),
-        "--flows": ([f"{n:g}" for n in flows], [*flows]),
+def _ends(
+    rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]
+) -> dict[str, tuple[float, float]]:
+    """Return the ends of each range in base units; 0 for RTTs of several classes."""
+    low, high = rates
+    shortest, longest = rtts
+    classes = "," in shortest
+    return {
+        "rate": (quantity("rate", low, "rate"), quantity("rate", high, "rate")),
+        "rtt": (0.0, 0.0)
+        if classes
+        else (quantity("rtt", shortest, "time"), quantity("rtt", longest, "time")),
+        "flows": flows,
     }
-    for key, (_, numbers) in ranges.items():
-        if numbers[0] > numbers[-1] and (key != "--rtt" or numbers[-1] > 0):
-            raise ScenarioError(
-                f"{key}: found a range from more to less, allowed: from less to more"
-            )
-    return list(ranges.values())
 
 
-def _interval_s(form: PiLaw, links: Sequence[LoadedLink], interval: str | None) -> float:
+def _check_order(rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]) -> None:
+    """Raise `ParameterError` for a range that goes from more to less."""
+    values = {"rate": rates, "rtt": rtts, "flows": tuple(f"{number:g}" for number in flows)}
+    for name, (low, high) in _ends(rates, rtts, flows).items():
+        if low > high:
+            raise ParameterError(name, "..".join(values[name]), "from less to more")
+
+
+def _interval_s(form: PiLaw, links: Sequence[Link], target: str, interval: str | None) -> float:
     """Return the interval that was given, or one that suits the shortest RTT with its queue."""
     if interval is not None:
-        return _native.quantity("interval", interval, "time")
+        return quantity("interval", interval, "time")
     shortest_s = min(
-        link.shortest_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps for link in links
+        link.shortest_s + 8 * link.packet_bytes * link.set_point_pkts(target) / link.rate_bps
+        for link in links
     )
     return min(form.interval_s, float(f"{TAKEN * shortest_s:.2g}"))
 
 
-def _between(ranges: Sequence[tuple[list[Any], list[float]]]) -> tuple[list[Place], Place]:
-    """Return the places with an end or the middle of each range, but the corners; and the middle of
-    all."""
-    middles = [math.sqrt(min(numbers) * max(numbers)) for _, numbers in ranges]
-    texts = (quantities.rate(round(middles[0])), f"{1e3 * middles[1]:.9g}ms", f"{middles[2]:.9g}")
-    axes = [
-        dict.fromkeys(names if numbers[0] == numbers[-1] else [*names, text])
-        for (names, numbers), text in zip(ranges, texts, strict=True)
+def _between(
+    rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]
+) -> tuple[list[Place], Place]:
+    """Return a grid over the ranges without its corners, and its centre.
+
+    The grid has both ends and the geometric middle of each range.
+    """
+    ends = _ends(rates, rtts, flows)
+    middles = {name: math.sqrt(low * high) for name, (low, high) in ends.items()}
+    texts = {
+        "rate": quantities.rate(round(middles["rate"])),
+        "rtt": f"{1e3 * middles['rtt']:.9g}ms",
+        "flows": float(f"{middles['flows']:.9g}"),
+    }
+    axes: list[list[Any]] = [
+        [values[0]] if ends[name][0] == ends[name][1] else [*values, texts[name]]
+        for name, values in [("rate", rates), ("rtt", rtts), ("flows", flows)]
     ]
-    rate, rtt, flows = (list(axis)[-1] for axis in axes)
-    corners = set(itertools.product(*(names for names, _ in ranges)))
-    places = [(r, t, n) for r, t, n in itertools.product(*axes) if (r, t, n) not in corners]
-    return places, (rate, rtt, flows)
+    rate, rtt, number = (axis[-1] for axis in axes)
+    corners = set(itertools.product(rates, rtts, flows))
+    return [place for place in itertools.product(*axes) if place not in corners], (
+        rate,
+        rtt,
+        number,
+    )
 
 
-def corner_on(form: PiLaw, link: LoadedLink, target: str, interval_s: float) -> Corner | str:
+def corner_on(form: PiLaw, link: Link, target: str, interval_s: float) -> Corner | str:
     """Return the plant of a link's flows behind a PI law's sampler, or why there is none, in words.
 
-    Raises `ScenarioError` for a parameter that is wrong.
+    Parameters
+    ----------
+    form : PiLaw
+        The law.
+    link : Link
+        The link and its flows.
+    target : str
+        The set-point.
+    interval_s : float
+        Sampling interval in seconds.
+
+    Raises
+    ------
+    ScenarioError
+        If a parameter is wrong.
     """
     gains = form.params(*ANY)
     assert gains is not None
@@ -317,7 +410,7 @@ def corner_on(form: PiLaw, link: LoadedLink, target: str, interval_s: float) -> 
     how, _, _, equilibrium = plant.settle(link.flows, link.rtt_s)
     path = None if equilibrium is None else pi_forms.law_path(equilibrium.model, *ANY)
     if equilibrium is None or path is None:
-        return REASONS.get(how, "no rest of the law")
+        return REASONS.get(how, "the law has no equilibrium")
     terms = plant.loop(equilibrium).terms
     return corner(link, equilibrium.point, interval_s, path, plant=terms)
 
@@ -330,13 +423,26 @@ def corner(
     omega: Floats | None = None,
     plant: Terms | None = None,
 ) -> Corner:
-    """Return the plant of a link behind a sampler and hold, and behind a law's `path`.
+    """Return the plant of a link behind a sampler and hold, and behind a law's path.
 
-    omega: frequencies; some thousands up to half the sampling one, which must be the last, if None.
-    plant: with the age of what the law sees; of Reno as published if None.
+    Parameters
+    ----------
+    place : NamedLoad
+        The link and its load.
+    point : OperatingPoint
+        Operating point.
+    interval_s : float
+        Sampling interval in seconds.
+    path : array, optional
+        The law's path in powers of z⁻¹.
+    omega : array of shape (n,), optional
+        Frequencies in rad/s, of which half the sampling frequency must be the last; by default some
+        thousands up to there.
+    plant : Terms, optional
+        The plant with the law's measurement delay; by default that of Reno flows as published.
     """
     if plant is None:
-        poles = frequency_response.apart((point.tcp_pole, point.queue_pole))
+        poles = frequency_response.separate_repeated_poles((point.tcp_pole, point.queue_pole))
         plant = Terms(point.plant_gain, poles, point.rtt_s, 0.0)
     t = plant.sampled(interval_s)
     high = math.pi / interval_s
@@ -355,12 +461,29 @@ def corner(
 
 
 def choose(corners: Sequence[Corner], interval_s: float, most_k_p: float = math.inf) -> PiGains:
-    """Return the robust gains with the largest K_i at every corner, with K_p of at most so much."""
-    most = min(most_k_p, *(corner.most_k_p() for corner in corners))
-    k_p = np.union1d(np.linspace(0, most, TRIED)[1:-1], np.geomspace(1e-4 * most, most, TRIED)[:-1])
+    """Return the robust gains with the largest K_i for all corners.
+
+    Parameters
+    ----------
+    corners : sequence of Corner
+        The corners.
+    interval_s : float
+        Sampling interval in seconds.
+    most_k_p : float, optional
+        Upper bound of K_p.
+
+    Raises
+    ------
+    ScenarioError
+        If no gains are robust at every corner.
+    """
+    highest = min(most_k_p, *(corner.most_k_p() for corner in corners))
+    k_p = np.union1d(
+        np.linspace(0, highest, TRIED)[1:-1], np.geomspace(1e-4 * highest, highest, TRIED)[:-1]
+    )
     k_i = np.min([corner.robust_k_i(k_p) for corner in corners], axis=0)
     best = int(k_i.argmax())
     if k_i[best] <= 0:
-        raise ScenarioError("law: found no PI that is robust at every corner, allowed: less range")
-    # What lies between two frequencies is not seen: a thousandth less.
+        raise ScenarioError("law: no PI is robust at every corner; expected a smaller range")
+    # A thousandth less allows for extremes between two frequencies.
     return PiGains(float(k_p[best]), 0.999 * float(k_i[best]), interval_s)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
-#: Why there is no equilibrium, by how the flows settle.
+#: Reasons why there is no equilibrium.
 REASONS = {
     "saturated": "TCP would need a probability of 1 or more",
     "full": "beyond the buffer",
@@ -39,7 +39,12 @@ REASONS = {
 class Equilibrium(NamedTuple):
     """The equilibrium of flows under a law.
 
-    point: that of as many flows of Reno as need the same probability. model: the law's, there.
+    Attributes
+    ----------
+    point : OperatingPoint
+        Operating point of the number of Reno flows that need the same probability.
+    model : LinearModel
+        The law's linear model there.
     """
 
     point: OperatingPoint
@@ -49,7 +54,14 @@ class Equilibrium(NamedTuple):
 class Settling(NamedTuple):
     """The outcome of a search for the equilibrium, as `FlowModel.settle` reports it.
 
-    how: "linear" where there is an equilibrium. queue_pkts, probability: None if they do not apply.
+    Attributes
+    ----------
+    how : str
+        "linear" if there is an equilibrium, or else a key of `REASONS`.
+    queue_pkts, probability : float or None
+        Queue and signal probability, where they apply.
+    equilibrium : Equilibrium or None
+        The equilibrium.
     """
 
     how: str
@@ -60,7 +72,7 @@ class Settling(NamedTuple):
 
 @dataclass(frozen=True)
 class CoupledClass:
-    """Classic or L4S flows at equilibrium: window and rate of a flow; rtt_s includes queueing."""
+    """Classic or L4S flows at equilibrium; `rtt_s` includes queueing, and the rate is per flow."""
 
     flows: float
     window_pkts: float
@@ -74,7 +86,19 @@ class CoupledClass:
 
 @dataclass(frozen=True)
 class CoupledEquilibrium:
-    """The equilibrium of classic and L4S flows. root: p'. coupling: k. queue_pkts: both queues."""
+    """The equilibrium of classic and L4S flows.
+
+    Attributes
+    ----------
+    root : float
+        Output p' of the controller.
+    coupling : float
+        Coupling factor k.
+    classic, l4s : CoupledClass
+        The two classes.
+    queue_pkts : float
+        Packets in both queues.
+    """
 
     root: float
     coupling: float
@@ -84,10 +108,11 @@ class CoupledEquilibrium:
 
     @property
     def ratio(self) -> float:
-        """Rate of an L4S flow over that of a classic one; √2/k·R_C/R_L."""
+        """Rate of an L4S flow over that of a classic flow, √2/k·R_C/R_L."""
         return self.l4s.rate_pkts_per_s / self.classic.rate_pkts_per_s
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """Return the equilibrium for JSON."""
         return {
             "p_root": self.root,
             "coupling": self.coupling,
@@ -99,7 +124,7 @@ class CoupledEquilibrium:
 
 @dataclass(frozen=True)
 class ClassEquilibrium:
-    """One class of flows at equilibrium: window and rate of a flow."""
+    """One class of flows at equilibrium: sender, number, RTTs, window and rate of a flow."""
 
     tcp: str
     flows: float
@@ -118,24 +143,32 @@ class MixedEquilibrium:
     queue_pkts: float
     classes: tuple[ClassEquilibrium, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """Return the equilibrium for JSON."""
         return {"probability": self.probability, "flows": [asdict(c) for c in self.classes]}
 
 
 @dataclass(frozen=True)
 class LoadLine:
-    """Loops of several loads on one link: how each load settles, and the loops of those with an
-    equilibrium as columns, by kind, with the numbers of their loads."""
+    """The loops of several loads on one link.
+
+    Attributes
+    ----------
+    how : list of str
+        Outcome for each load, as in `Settling`.
+    loops : list of (array, Terms)
+        Loops with an equilibrium, by kind, as columns with the indices of their loads.
+    """
 
     how: list[str]
     loops: list[tuple[Rows, Terms]]
 
 
 class Plant:
-    """Flows on a link with a law.
+    """Flows on a link under a law.
 
-    A subclass has the response of its flows (`flow_model`), and `terms` where the loop is not that
-    of Reno as published.
+    A subclass has the response of its flows (`flow_model`), and `terms` if the loop is not that of
+    Reno flows as published.
     """
 
     law: LawModel
@@ -147,16 +180,34 @@ class Plant:
 
     @property
     def published(self) -> bool:
-        """True if design rules know such flows: Reno's with one RTT, and flows of L4S."""
+        """True if design rules are made for such flows: Reno flows with one RTT, and L4S flows."""
         return True
 
     def reno_flows(self, flows: float, propagation_s: float, queue_pkts: float) -> float:
-        """Return the number of flows of Reno that need the same probability with this queue."""
+        """Return the number of Reno flows that need the same probability with this queue.
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows of the plant.
+        propagation_s : float
+            RTT without queueing, in seconds.
+        queue_pkts : float
+            Queue in packets.
+        """
         capacity = self.law.capacity_pkts_per_s
         return self.flow_model.operating_point(flows, propagation_s, queue_pkts, capacity).flows
 
     def settle(self, flows: float, propagation_s: float) -> Settling:
-        """Return the equilibrium of the flows, or the reason why they have none."""
+        """Return the equilibrium of the flows, or the reason why there is none.
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows.
+        propagation_s : float
+            RTT without queueing, in seconds.
+        """
         return self._settle_all([flows], propagation_s)[0]
 
     def _settle_all(self, flows: Sequence[float], propagation_s: float) -> list[Settling]:
@@ -166,7 +217,15 @@ class Plant:
         ]
 
     def equilibrium(self, flows: float, propagation_s: float) -> Equilibrium | None:
-        """Return the equilibrium of the flows; None if they have none."""
+        """Return the equilibrium of the flows; None if there is none.
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows.
+        propagation_s : float
+            RTT without queueing, in seconds.
+        """
         return self.settle(flows, propagation_s).equilibrium
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
@@ -178,12 +237,28 @@ class Plant:
         return Loop(*equilibrium, self.terms([equilibrium]))
 
     def loop_at(self, flows: float, propagation_s: float) -> Loop | None:
-        """Return the loop at the equilibrium of the flows; None if they have none."""
+        """Return the loop at the equilibrium of the flows; None if there is none.
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows.
+        propagation_s : float
+            RTT without queueing, in seconds.
+        """
         equilibrium = self.equilibrium(flows, propagation_s)
         return None if equilibrium is None else self.loop(equilibrium)
 
     def load_line(self, flows: Floats, propagation_s: float) -> LoadLine:
-        """Return the loops of several numbers of flows."""
+        """Return the loops of several numbers of flows.
+
+        Parameters
+        ----------
+        flows : array of shape (n,)
+            Numbers of flows.
+        propagation_s : float
+            RTT without queueing, in seconds.
+        """
         settled = self._settle_all(flows.tolist(), propagation_s)
         kinds: dict[Hashable, list[int]] = {}
         for i, settling in enumerate(settled):
@@ -201,7 +276,7 @@ class Plant:
         return None
 
     def mixed_senders(self, _equilibrium: Equilibrium) -> MixedEquilibrium | None:
-        """Return the equilibrium of all classes of flows; None if they are Reno's with one RTT."""
+        """Return the equilibrium of all classes of flows; None for Reno flows with one RTT."""
         return None
 
 

@@ -1,15 +1,15 @@
 """Plants of flows with several senders and RTTs, of classic and L4S flows, and of any link.
 
-A class has N flows with windows W(p, R), R = T + q/C of its own T, and all classes see one p. At
-equilibrium Σ N·W/R = C, which for a queue q has one p, as each W falls with p; and the law has that
-p at that q (`MixedFlows` in crates/forebay-core/src/equilibrium.rs). A law knows p by the flows of
-Reno that need it: it is asked at N = RC·√(p/2) of them. Around that point, with x of each window's
-motion (`forebay.control.senders`),
+A class has N flows with windows W(p, R), where R = T + q/C with a T of its own; all classes receive
+signals with the same p. At the equilibrium Σ N·W/R = C. For a queue q this has one solution p,
+since each W decreases with p; and the law has that p at that q (`MixedFlows` in
+crates/forebay-theory). A law knows p by the number of Reno flows that need it, N = RC·√(p/2).
+Around that point, with the state x of each window (`forebay.control.senders`),
 
 q' = Σ (N/R)·δW − (Σ N·W/R²)/C·q, x' = a·x + b·δp(t − R) + e·q/C
 
-is one system of which every class has a path, with its own delay and the poles of all. For a class
-with ACKs as its clock, N·δW' enters the queue, too.
+is one system in which every class has a path with its own delay and the poles of all classes. For a
+class with ACK clocking, N·δW' enters the queue, too.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import forebay._native as _native
-from forebay._native import FlowModel, ScenarioError
+from forebay._base.errors import ParameterError
+from forebay._native import FlowModel
 from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
 from forebay.control.frequency_response import Number, Terms
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link, whole
 from forebay.control.loop import Loop
 from forebay.control.plant import (
     ClassEquilibrium,
@@ -48,18 +49,20 @@ if TYPE_CHECKING:
 
     from forebay._native import LawModel, LinearModel
 
-#: Descriptions of the flows: the published plant, or that of `ack_clocking`.
-WINDOWS = ("published", "sawtooth")
-#: The queue in which all packets wait in one line.
+#: Plants of Reno flows: that of the papers, or that of `ack_clocking`, which has ACKs as the flows'
+#: clock and windows as sawteeth.
+Windows = Literal["published", "sawtooth"]
+WINDOWS: tuple[Windows, ...] = get_args(Windows)
+#: The queue discipline in which all packets share one queue.
 ONE_LINE = "fifo"
-#: Share of the largest mode below which one is rounding.
+#: Size relative to the largest mode below which a mode is rounding.
 NOTHING = 1e-13
-#: Eigenvectors nearer to each other than this are moved apart by a relative `MOVED`.
+#: Condition number of eigenvectors above which the poles are moved apart by a relative `MOVED`.
 ALIGNED, MOVED = 1e8, 3e-7
 
 
 class MixedLoop(Loop):
-    """The loop of several senders, or of one that is not Reno."""
+    """The loop of flows with several senders or RTTs, or of one sender other than Reno."""
 
     def __init__(self, plant: MixedPlant, equilibrium: Equilibrium, terms: Terms) -> None:
         super().__init__(*equilibrium, terms)
@@ -92,11 +95,11 @@ class MixedLoop(Loop):
 
     @property
     def window_pkts(self) -> float:
-        """The window of the first class; the point is that of flows of Reno with the same p."""
+        """Window of the first class, in packets; `point` is that of Reno flows with the same p."""
         return self.plant.class_equilibria(self.equilibrium).classes[0].window_pkts
 
     def probability_step(self) -> float:
-        """The change of p that a tenth more flows need at this queue."""
+        """Return the change of p that 10 % more flows need at this queue."""
         point, plant = self.point, self.plant
         age_s = self.model["queue_pkts"] / point.capacity_pkts_per_s
         states = plant.class_equilibria(self.equilibrium).classes
@@ -117,9 +120,20 @@ class MixedLoop(Loop):
 class FlowClass:
     """A class of flows of the plant.
 
-    share: of the number of flows that is asked of the plant; fixed_flows: and so many besides.
-    ratio: of its RTT without a queue to the mean. coupling: k of flows of L4S, which are marked
-    with k·√p; None of others. waits: whether its packets wait in the queue that the law sees.
+    Attributes
+    ----------
+    sender : Sender
+        Congestion control.
+    share : float
+        Fraction of the number of flows that the plant is evaluated for.
+    ratio : float
+        RTT without queueing, relative to the mean RTT.
+    fixed_flows : float
+        Further flows, whose number does not vary.
+    coupling : float or None
+        k of L4S flows, which are marked with k·√p; None for other flows.
+    waits : bool
+        True if their packets wait in the queue that the law observes.
     """
 
     sender: Sender
@@ -140,26 +154,37 @@ class FlowClass:
 
 @dataclass(frozen=True)
 class MixedPlant(Plant):
-    """A law on a link with these classes, scaled to any number of flows and any mean RTT."""
+    """A law on a link with classes of flows, for any number of flows and any mean RTT."""
 
     law: LawModel
-    link: LoadedLink
+    link: Link
     classes: tuple[FlowClass, ...]
 
     @classmethod
-    def on_link(cls, link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> Self:
+    def on_link(cls, link: Link, law: str, params: Sequence[tuple[str, Any]]) -> Self:
         """Return the plant of a link's flows under a law.
 
-        Raises `ScenarioError` for a parameter that is wrong, and for flows of Prague under a law
-        that treats them apart.
+        Parameters
+        ----------
+        link : Link
+            The link and its flows.
+        law : str
+            Name of the law.
+        params : sequence of (name, value)
+            Parameters of the law.
+
+        Raises
+        ------
+        ScenarioError
+            If a parameter is wrong, or the law signals Prague flows in another way than classic
+            flows.
         """
         model = link.model(law, params)
         groups: Sequence[Group] = link.groups or [Group("reno", link.flows, link.rtt)]
         if model.coupling is not None and any(SENDERS[group.tcp].ecn == "l4s" for group in groups):
-            raise ScenarioError(
-                f'--tcp: found "{link.senders}" with {law}, which signals flows of L4S otherwise, '
-                "allowed: --l4s-flows for these"
-            )
+            expected = "other senders; l4s_flows is the number of L4S flows"
+            reason = f"{law} signals these in another way than classic flows"
+            raise ParameterError("senders", link.senders, expected, reason=reason)
         mean_s = link.rtt_s if len(groups) > 1 else groups[0].rtt_s
         total = sum(group.flows for group in groups)
         classes = [
@@ -200,8 +225,10 @@ class MixedPlant(Plant):
         rtts_s = np.array([point.rtt_s for point, _ in equilibria])
         return np.asarray(group.ratio * (rtts_s - ages_s) + group.waits * ages_s)
 
-    def _at_rest(self, equilibria: Sequence[Equilibrium]) -> list[tuple[Floats, Floats, Floats]]:
-        """Return the number of flows, the window and the round trip of each class."""
+    def _class_states(
+        self, equilibria: Sequence[Equilibrium]
+    ) -> list[tuple[Floats, Floats, Floats]]:
+        """Return number of flows, window and RTT of each class at equilibria."""
         p = np.array([point.probability for point, _ in equilibria])
         capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
         shared, fixed, windows = np.zeros(len(p)), np.zeros(len(p)), []
@@ -223,7 +250,7 @@ class MixedPlant(Plant):
         point, model = equilibrium
         age_s = model["queue_pkts"] / point.capacity_pkts_per_s
         classes = []
-        states = self._at_rest([equilibrium])
+        states = self._class_states([equilibrium])
         for group, (flows, windows, rtts_s) in zip(self.classes, states, strict=True):
             window, rtt_s = float(windows[0]), float(rtts_s[0])
             p = float(group.probability(np.array(point.probability)))
@@ -243,31 +270,31 @@ class MixedPlant(Plant):
     # --- around it ----------------------------------------------------------------------------
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
-        """Return a path for each RTT. The equilibria may be of links with other rates."""
+        """Return a path for each RTT; the equilibria may be of links with different rates."""
         built = frequency_response.terms(equilibria)
         a, entries = self.system(equilibria)
         ages_s = np.array([model["age_s"] for _, model in equilibria])
         poles, vectors = np.linalg.eig(a)
         if np.linalg.cond(vectors).max() > ALIGNED:
-            # Two equal poles have no fractions of their own.
+            # Equal poles have no partial fractions.
             moved = 1 + MOVED * np.arange(a.shape[-1])
             a = a * np.where(np.eye(a.shape[-1]) > 0, moved, 1.0)
             poles, vectors = np.linalg.eig(a)
         left_vectors = np.linalg.inv(vectors)
         # The queue, or its average, is the last state.
         observed = vectors[:, -1, :]
-        # The sign of L is that of a law's gain: more signals, less queue.
+        # L has the sign of a law's gain, since more signals shorten the queue.
         shares = {
             path: -observed * np.einsum("nij,nj->ni", left_vectors, b)
             for path, b in entries.items()
         }
         columns = list(range(a.shape[-1]))
         if len(equilibria) == 1:
-            # Modes that no signal moves, or that the queue does not show.
+            # Modes that no signal excites, or that do not act on the queue, are omitted.
             size = np.max([np.abs(share[0]) for share in shares.values()], 0)
             columns = [k for k in columns if size[k] > NOTHING * size.max()]
         chain: Terms | None = None
-        # The longest RTT is first in the chain, so that it is built last.
+        # The longest RTT is first in the chain, and therefore added last.
         for (ratio, waits), share in sorted(shares.items()):
             group = FlowClass(SENDERS["reno"], 0.0, ratio, waits=waits)
             # An L4S packet with a queue of its own takes the link from the head at once.
@@ -286,16 +313,16 @@ class MixedPlant(Plant):
     def system(
         self, equilibria: Sequence[Equilibrium]
     ) -> tuple[Floats, dict[tuple[float, bool], Floats]]:
-        """Return the matrix of all windows, the queue and its average, and the entries of p.
+        """Return the matrix of windows, queue and average, and the columns of p.
 
-        The entries are by the ratio of the RTT, and by True if packets wait. The queue is the one
-        that the law sees, as the packets that the link sends while its head waits.
+        The columns are indexed by the ratio of the RTT, and by True if packets wait. The queue is
+        that which the law observes, as the packets that the link sends while its head waits.
         """
         p = np.array([point.probability for point, _ in equilibria])
         capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
-        states = self._at_rest(equilibria)
+        states = self._class_states(equilibria)
         averages = [frequency_response.average_pole(model) for _, model in equilibria]
-        # What flows with a queue of their own leave of the link to that of the law.
+        # Flows with a queue of their own leave the rest of the link to the queue of the law.
         ahead = sum(
             flows * window / rtt_s
             for group, (flows, window, rtt_s) in zip(self.classes, states, strict=True)
@@ -316,7 +343,7 @@ class MixedPlant(Plant):
             motions, self.classes, states, sizes, strict=True
         ):
             block = slice(at, at + k)
-            # Of the round trip by the queue.
+            # Change of the RTT with the queue.
             wait = group.waits / capacity
             a[:, block, block] = motion.a
             a[:, block, at_q] = motion.e * wait[:, None]
@@ -339,25 +366,41 @@ class MixedPlant(Plant):
         return MixedLoop(self, equilibrium, self.terms([equilibrium]))
 
 
-def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, bool]:
-    """Return k of a coupled law, and True if flows of L4S have a queue of their own.
+def check_coupled(link: Link, law: str, model: LawModel) -> tuple[float, bool]:
+    """Return k of a coupled law, and True if L4S flows have a queue of their own.
 
-    Raises `ScenarioError` for a law that is not coupled, or does not integrate.
+    Parameters
+    ----------
+    link : Link
+        The link, which has L4S flows.
+    law : str
+        Name of the law.
+    model : LawModel
+        The law on the link.
+
+    Raises
+    ------
+    ParameterError
+        If the law is not coupled, or does not integrate.
     """
     if model.coupling is None:
         names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
-        raise ScenarioError(
-            f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
-            f"apart, allowed: 0, or one of {', '.join(names)}"
+        raise ParameterError(
+            "l4s_flows",
+            whole(link.l4s_flows),
+            f"0, or one of the laws {', '.join(names)}",
+            reason=f"{law} does not distinguish L4S flows",
         )
     if model.coupling <= 0:
-        raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
+        raise ParameterError("overrides", 0, "more than 0 with L4S flows", item="coupling")
     point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
     linear = model.linear(point)
     if linear is not None and not linear["integrates"]:
-        raise ScenarioError(
-            f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
-            "allowed: 0, or a gain that integrates"
+        raise ParameterError(
+            "l4s_flows",
+            whole(link.l4s_flows),
+            "0, or a gain that integrates",
+            reason=f"{law} has no integral with these gains",
         )
     queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
     return model.coupling, queue != ONE_LINE
@@ -368,7 +411,7 @@ def _column(values: NDArray[Any]) -> Number:
 
 
 class DelayLoop(MixedLoop):
-    """The loop of both classes through the delay of the head."""
+    """The loop of classic and L4S flows, which controls the delay of the head of the queue."""
 
     held = "Queuing delay at the link's rate"
     probability_step = Loop.probability_step
@@ -413,7 +456,7 @@ class CoupledPlant(MixedPlant):
                 strict=True,
             )
         )
-        # A queue of their own is next to empty.
+        # L4S flows with a queue of their own keep it nearly empty.
         ahead = 0.0 if l4s.waits else scalable.flows * scalable.rate_pkts_per_s
         queue_pkts = model["queue_pkts"] * (1 - ahead / point.capacity_pkts_per_s)
         return CoupledEquilibrium(root, l4s.coupling, classic, scalable, queue_pkts)
@@ -426,22 +469,33 @@ class CoupledPlant(MixedPlant):
 
 
 def plant_on(
-    link: LoadedLink, law: str, params: Sequence[tuple[str, Any]], windows: str = WINDOWS[0]
+    link: Link, law: str, params: Sequence[tuple[str, Any]], windows: Windows = "published"
 ) -> Plant:
-    """Return the plant of a link's flows under a law, with one of `WINDOWS`.
+    """Return the plant of a link's flows under a law.
 
-    Raises `ScenarioError` for a wrong parameter, and for flows that do not suit the law or the
-    windows.
+    Parameters
+    ----------
+    link : Link
+        The link and its flows.
+    law : str
+        Name of the law in `forebay laws`.
+    params : sequence of (name, value)
+        Parameters of the law.
+    windows : {"published", "sawtooth"}, optional
+        The description of Reno flows.
+
+    Raises
+    ------
+    ScenarioError
+        If a parameter is wrong, or the flows do not suit the law or the description.
     """
     if windows not in WINDOWS:
-        raise ScenarioError(f'--windows: found "{windows}", allowed: {", ".join(WINDOWS)}')
-    conflict = "--tcp, or with several RTTs" if link.groups else ""
-    conflict = "--l4s-flows" if link.l4s_flows else conflict
+        raise ParameterError("windows", windows, ", ".join(WINDOWS))
+    conflict = "the flows have several RTTs, or senders other than reno" if link.groups else ""
+    conflict = "there are L4S flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:
         if conflict:
-            raise ScenarioError(
-                f'--windows: found "{windows}" with {conflict}, allowed: {WINDOWS[0]}'
-            )
+            raise ParameterError("windows", windows, WINDOWS[0], reason=conflict)
         return AckClockedPlant(link.model(law, params))
     if link.groups:
         return MixedPlant.on_link(link, law, params)

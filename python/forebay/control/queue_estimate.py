@@ -1,14 +1,15 @@
-"""Identification: C, signals, R, N and the loop gain of a queue from its samples.
+"""Identification of a link from samples of its queue: rate, signals, RTT, flows and loop gain.
 
-All have intervals of 95 %. `link_toml` writes the link for `forebay design --from`, and `read_link`
-reads it.
+All estimates have 95 % confidence intervals. `link_toml` writes the link for `forebay design
+--from`, and `read_link` reads it.
 
-C is what leaves while packets wait. R is the time after which a signal is answered: the arrivals
-per interval, as a function of the time since a signal that came by chance, drop at one round trip
-(and again at two), since ACKs clock packets and only a sender that has cut its window leaves a gap.
-N is C·R over the window that TCP keeps at the measured rate of signals, by the model of Padhye et
-al. (1998), with timeouts. Intervals are by blocks of the record: of means for C and the signals, by
-resampling blocks for R, and N has those of what it is made of.
+The rate C is that of departures while packets wait. The RTT R is the time after which senders
+respond to a signal: the arrivals per interval, as a function of the time since a random signal,
+drop after one RTT and again after two, since ACKs clock packets and only a sender that has reduced
+its window leaves a gap. The number N of flows is C·R over the window that TCP keeps at the measured
+signal rate, by the model of Padhye et al. (1998) with timeouts. The intervals use blocks of the
+record: batch means for C and the signals, resampled blocks for R, and the propagated intervals for
+N.
 """
 
 from __future__ import annotations
@@ -25,44 +26,52 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError
-from forebay.control.loaded_link import PLAIN, modelled_senders
+from forebay.control.link import PLAIN, modelled_senders
 from forebay.control.queue_records import Floats, QueueRecord
 from forebay.control.senders import SENDERS
 
-#: Blocks of the record, and draws from them.
+#: Number of blocks of the record, and of resamples.
 BLOCKS, DRAWS = 24, 100
-#: Of a normal distribution, 95 % on both sides.
+#: Two-sided 95 % quantile of the normal distribution.
 NORMAL = 1.96
-#: Fewest busy intervals, and fewest signals, that say anything.
+#: Smallest number of busy intervals and of signals for an estimate.
 FEWEST_BUSY, FEWEST_SIGNALS = 50, 100
-#: A round trip must have so many intervals, and the record so many round trips.
+#: Smallest number of intervals in an RTT, and of RTTs in the record.
 FEWEST_INTERVALS, FEWEST_TRIPS = 5.0, 200.0
-#: Longest round trip that is looked for.
+#: Longest RTT of the search, in seconds.
 LONGEST_S = 4.0
-#: Largest distance of the answer to a signal from a step, as a share of the step.
+#: Largest error of the response to a signal relative to the fitted step.
 ROUGH = 0.07
-#: Widths of the step, as shares of the round trip, that are tried.
+#: Widths of the step relative to the RTT that are tried.
 WIDTHS = (0.03, 0.06, 0.12)
-#: Least time until a timeout, Linux's and ns-2's.
+#: Smallest retransmission timeout of Linux and ns-2, in seconds.
 TIMEOUT_S = 0.2
-#: How far the law of TCP itself is off, to either side, over the drawn links of docs/howto/identify.md.
+#: Relative error of the model of TCP over the random links of docs/evidence/identify.md.
 LAW_ERROR = 0.2
-#: Of a round trip at least this share is no wait in the queue, or the step that was found is one of
-#: something else.
+#: Smallest fraction of the RTT that is propagation; a smaller one means that the step is not an
+#: RTT.
 LEAST_PROPAGATION = 0.1
-#: Packets are whole, and where a busy time ends depends on when one has left: C is known no better.
+#: Smallest relative error of C, since packets are whole.
 WHOLE = 2e-3
-#: How late the step comes after a round trip at most, as a share of it, by the three duplicate ACKs
-#: that tell a sender of a loss, over the same links.
+#: Largest delay of the step after an RTT, relative to it, by the three duplicate ACKs of a loss;
+#: over the same links.
 LATE = 0.12
 
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A number with its interval of 95 %. Where it is not identified, `why` says so, and all are
-    nan."""
+    """A number with its 95 % confidence interval.
+
+    Attributes
+    ----------
+    value, low, high : float
+        Estimate and interval; NaN if the number is not identified.
+    why : str
+        Reason why the number is not identified, or else empty.
+    """
 
     value: float
     low: float
@@ -71,17 +80,21 @@ class IntervalEstimate:
 
     @staticmethod
     def unknown(why: str) -> IntervalEstimate:
+        """Return an estimate that is not identified, with the reason."""
         return IntervalEstimate(math.nan, math.nan, math.nan, why)
 
     @staticmethod
     def around(value: float, half: float) -> IntervalEstimate:
+        """Return an estimate with a symmetric interval."""
         return IntervalEstimate(value, value - half, value + half)
 
     @property
     def known(self) -> bool:
+        """True if the number is identified."""
         return not self.why
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimate for JSON."""
         if not self.known:
             return {"value": None, "why": self.why}
         return {"value": self.value, "low": self.low, "high": self.high}
@@ -89,13 +102,34 @@ class IntervalEstimate:
 
 @dataclass(frozen=True)
 class Identified:
-    """The numbers identified from the samples of a queue.
+    """The numbers that are identified from the samples of a queue.
 
-    rate_bps: of the link. packet_bytes: mean size of what leaves. loss, signals: dropped, and
-    dropped or marked, per packet that comes. rtt_s: with the wait in the queue; propagation_s
-    without it. window_pkts: of a flow, by the law of TCP. queue_pkts: its mean. busy: share of the
-    intervals in which packets wait all the time. assumed: what no sample says, in a sentence.
-    remarks: what was met in the record, and what was done with it.
+    Attributes
+    ----------
+    name : str
+        Name of the record.
+    rate_bps : IntervalEstimate
+        Rate of the link.
+    packet_bytes : float
+        Mean size of departing packets.
+    loss, signals : IntervalEstimate
+        Drops, and drops and marks, per arriving packet.
+    rtt_s, propagation_s : IntervalEstimate
+        RTT with and without queueing.
+    window_pkts : IntervalEstimate
+        Window of a flow, by the model of TCP.
+    flows : IntervalEstimate
+        Number of flows.
+    queue_pkts : IntervalEstimate
+        Mean queue.
+    busy : float
+        Fraction of the intervals in which packets always wait.
+    duration_s : float
+        Duration of the record.
+    assumed : str
+        Assumptions that the samples cannot confirm.
+    remarks : tuple of str
+        Remarks on the record and its treatment.
     """
 
     name: str
@@ -113,9 +147,10 @@ class Identified:
     assumed: str
     remarks: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers for JSON."""
         return {
-            key: value.as_json()
+            key: value.to_dict()
             if isinstance(value, IntervalEstimate)
             else quantities.finite(value)
             for key, value in vars(self).items()
@@ -125,10 +160,21 @@ class Identified:
 def identify(
     series: QueueRecord, propagation_s: float | None = None, tcp: str = PLAIN
 ) -> Identified:
-    """Identify the link, the flows and the round trip from the samples of a queue.
+    """Identify the link, its flows and their RTT from the samples of a queue.
 
-    propagation_s: the round trip without the queue, where it is known: R need not be found then.
-    tcp: the flows' sender, as `--tcp` of designs names it. Raises `ScenarioError` for another.
+    Parameters
+    ----------
+    series : QueueRecord
+        The samples.
+    propagation_s : float, optional
+        RTT without queueing, if it is known; R is estimated otherwise.
+    tcp : str, optional
+        Congestion control of the flows.
+
+    Raises
+    ------
+    ParameterError
+        If theory has no model of the congestion control.
     """
     [tcp] = modelled_senders([tcp])
     arrivals, sent = float(series.arrivals.sum()), float(series.sent_bytes.sum())
@@ -144,14 +190,13 @@ def identify(
         rtt = round_trip(series)
         if rtt.known and rate.known and rtt.value * (1 - LEAST_PROPAGATION) < queue.value / per_s:
             rtt = IntervalEstimate.unknown(
-                "the gap that follows a signal comes sooner than the queue lets a packet through: "
-                "give --rtt"
+                "the gap after a signal comes sooner than a packet passes the queue: give the RTT"
             )
     elif rate.known:
         wait, least, longest = (pkts / per_s for pkts in (queue.value, queue.low, queue.high))
         rtt = IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + longest)
     else:
-        rtt = IntervalEstimate.unknown(f"the wait in the queue is not known: {rate.why}")
+        rtt = IntervalEstimate.unknown(f"the queuing delay is unknown: {rate.why}")
     propagation, window, flows = _derived(
         rate, per_s, rtt, queue, signals, float(series.signals.sum()), tcp
     )
@@ -179,10 +224,10 @@ def identify(
 
 
 def _busy(series: QueueRecord) -> Floats:
-    """Return 1 for intervals at both ends of which packets wait, else 0."""
+    """Return 1 for intervals at both ends of which packets wait, and 0 for others."""
     waits = series.queue_pkts > 0
     busy = np.concatenate([[False], waits[1:] & waits[:-1]]).astype(float)
-    # The row before the first of a part is of another time.
+    # The row before a part is from another time.
     busy[list(series.parts)] = 0.0
     return busy
 
@@ -195,8 +240,8 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
             f"at least {in_figures(least_bps / 1e6, 4)} Mbit/s"
         )
     chosen = busy > 0
-    # Between two samples that both find packets the queue may have run empty, unless it was as
-    # long as what the link sends in that time.
+    # Between two samples with packets the queue may have run empty, unless it was as long as the
+    # packets that the link sends in that time.
     before = np.concatenate([[0.0], series.queue_pkts[:-1]])
     sure = chosen & (before * packet_bytes >= series.sent_bytes[chosen].mean())
     if sure.sum() >= FEWEST_BUSY:
@@ -205,14 +250,14 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
     half = math.hypot(mean.high - mean.value, WHOLE * mean.value)
     if half >= mean.value:
         return IntervalEstimate.unknown(
-            f"what leaves the busy queue varies too much ({mean.value / 1e6:.4g} ± "
-            f"{half / 1e6:.4g} Mbit/s): a rate that changes, or counters that cannot be trusted"
+            f"the rate of departures of the busy queue varies too much ({mean.value / 1e6:.4g} ± "
+            f"{half / 1e6:.4g} Mbit/s): the rate changes, or the counters are wrong"
         )
     return IntervalEstimate.around(mean.value, half)
 
 
 def _mean(values: Floats) -> IntervalEstimate:
-    """Return a mean with the interval of the means of blocks, as samples are correlated."""
+    """Return a mean with a batch-means confidence interval, since samples are correlated."""
     means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
     half = NORMAL * float(means.std(ddof=1)) / math.sqrt(BLOCKS)
     return IntervalEstimate.around(float(values.mean()), half)
@@ -221,12 +266,12 @@ def _mean(values: Floats) -> IntervalEstimate:
 def _share(counts: Floats, of: Floats) -> IntervalEstimate:
     total = float(of.sum())
     if total <= 0:
-        return IntervalEstimate.unknown("no packet came")
+        return IntervalEstimate.unknown("no packet arrived")
     mean = float(counts.sum()) / total
     blocks = zip(np.array_split(counts, BLOCKS), np.array_split(of, BLOCKS), strict=True)
-    # A ratio's deviation, of what its blocks are off.
-    off = np.array([float((c - mean * o).sum()) for c, o in blocks])
-    half = NORMAL * math.sqrt(BLOCKS) * float(off.std(ddof=1)) / total
+    # The standard deviation of a ratio is that of the deviations of its blocks.
+    deviations = np.array([float((c - mean * o).sum()) for c, o in blocks])
+    half = NORMAL * math.sqrt(BLOCKS) * float(deviations.std(ddof=1)) / total
     return IntervalEstimate(mean, max(0.0, mean - half), min(1.0, mean + half))
 
 
@@ -234,8 +279,11 @@ def _share(counts: Floats, of: Floats) -> IntervalEstimate:
 
 
 def chance(series: QueueRecord) -> Floats:
-    """Signals in each interval less what the law's probability had asked for: what came by chance,
-    and so depends on nothing before. Without a probability, less their mean."""
+    """Return the signals of each interval minus those that the law's probability predicts.
+
+    The difference is random and independent of the past. Without a probability the mean is
+    subtracted.
+    """
     if series.p is None or not np.any(series.p > 0):
         return np.asarray(series.signals - series.signals.mean(), float)
     expected = held(series.p) * series.arrivals
@@ -244,16 +292,16 @@ def chance(series: QueueRecord) -> Floats:
 
 
 def held(p: Floats) -> Floats:
-    """The probability within each interval: mean of both ends."""
+    """Return the mean of the probabilities at both ends of each interval."""
     return np.asarray(0.5 * (p + np.concatenate([p[:1], p[:-1]])), float)
 
 
 def round_trip(series: QueueRecord) -> IntervalEstimate:
-    """R with the wait in the queue."""
+    """Estimate R, which includes queueing."""
     count = float(series.signals.sum())
     if count < FEWEST_SIGNALS:
         return IntervalEstimate.unknown(
-            f"{count:.0f} signals are too few to see them answered (at least {FEWEST_SIGNALS})"
+            f"{count:.0f} signals are too few for a response; at least {FEWEST_SIGNALS} are needed"
         )
     dt_s = series.interval_s
     lags = int(min(LONGEST_S / dt_s, len(series.arrivals) / 20, 2000))
@@ -269,16 +317,16 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
 
     best = _step(answer(np.ones(BLOCKS)), lag_s, lag_s[0] * 2, lag_s[-1] / 1.65)
     if best is None or best[0] > ROUGH:
-        return IntervalEstimate.unknown("no clear gap follows a signal: give --rtt")
+        return IntervalEstimate.unknown("no clear gap follows a signal: give the RTT")
     rtt_s = best[1]
     if rtt_s < FEWEST_INTERVALS * dt_s:
         return IntervalEstimate.unknown(
             f"samples of {1e3 * dt_s:g} ms are too far apart for a round trip of about "
-            f"{in_figures(1e3 * rtt_s)} ms: sample more often, or give --rtt"
+            f"{in_figures(1e3 * rtt_s)} ms: sample more often, or give the RTT"
         )
     if series.duration_s < FEWEST_TRIPS * rtt_s:
         return IntervalEstimate.unknown("the record is too short for a round trip this long")
-    # The same draws on every call: an estimate is a function of the record.
+    # The resamples are always the same, so that an estimate is a function of the record.
     draws = np.random.default_rng(1).multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), DRAWS)
     ends = [
         fit[1]
@@ -286,7 +334,7 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
         if (fit := _step(answer(weights.astype(float)), lag_s, 0.6 * rtt_s, 1.5 * rtt_s, 40))
     ]
     low, high = np.percentile(ends, [2.5, 97.5])
-    # A sample's width is not resolved.
+    # The time between two samples is not resolved.
     half_s = dt_s / math.sqrt(12) * NORMAL
     return IntervalEstimate(
         rtt_s,
@@ -296,7 +344,7 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
 
 
 def _answers(by_chance: Floats, arrivals: Floats, lags: int) -> Floats:
-    """Σ chance(t)·arrivals(t + lag) of each block, a row for each."""
+    """Return Σ chance(t)·arrivals(t + lag) with a row for each block."""
     edges = np.linspace(0, len(by_chance), BLOCKS + 1).astype(int)
     rows = []
     for start, end in itertools.pairwise(edges):
@@ -311,10 +359,11 @@ def _answers(by_chance: Floats, arrivals: Floats, lags: int) -> Floats:
 def _step(
     answer: Floats, lag_s: Floats, low_s: float, high_s: float, count: int = 240
 ) -> tuple[float, float] | None:
-    """The round trip R at which a smooth step down fits the answer best over [0, 1.6R]: how far it
-    is off, as a share of the step, and R.
+    """Fit a smooth step down to the response over [0, 1.6R], and return its error and R.
 
-    The step is of ACK clocking: a cut window leaves a gap in what comes."""
+    The error is relative to the height of the step. The step is caused by ACK clocking: a reduced
+    window leaves a gap in the arrivals.
+    """
     best: tuple[float, float] | None = None
     for rtt_s in np.geomspace(low_s, high_s, count):
         rows = lag_s <= 1.6 * rtt_s
@@ -324,7 +373,7 @@ def _step(
         for width in WIDTHS:
             wide_s = math.hypot(width * rtt_s, 0.5 * (lag_s[1] - lag_s[0]))
             shape = 0.5 * (1 + np.tanh((lags - rtt_s) / wide_s))
-            # The law answers, too, and slowly: a slope beside the step.
+            # The law responds slowly, which adds a slope to the step.
             by_shape, by_slope, both = shape @ shape, lags @ lags, shape @ lags
             det = by_shape * by_slope - both**2
             to_shape, to_slope = shape @ response, lags @ response
@@ -343,9 +392,21 @@ def _step(
 
 
 def window(p: float, rtt_s: float, tcp: str = PLAIN) -> float:
-    """Mean window of a flow that gets signals at a rate of p, in packets, with timeouts: of Reno by
-    Padhye et al. (1998, eq. 31 with an ACK for each packet), of others their windows at rest in its
-    place; those that live on marks have no timeouts."""
+    """Return the mean window of a flow in packets, with timeouts.
+
+    Reno follows Padhye et al. (1998, eq. 31 with an ACK for each packet). Other senders have their
+    equilibrium window in place of its square-root law; senders that respond to marks have no
+    timeouts.
+
+    Parameters
+    ----------
+    p : float
+        Signals per packet.
+    rtt_s : float
+        RTT with queueing, in seconds.
+    tcp : str, optional
+        Congestion control.
+    """
     timeout_s = max(TIMEOUT_S, 2 * rtt_s)
     late = min(1.0, 3 * math.sqrt(3 * p / 8)) * p * (1 + 32 * p**2)
     if tcp == PLAIN:
@@ -364,7 +425,7 @@ def _derived(
     count: float,
     tcp: str,
 ) -> tuple[IntervalEstimate, IntervalEstimate, IntervalEstimate]:
-    """The propagation, the window and N."""
+    """Return the propagation RTT, the window and the number of flows."""
     why = rate.why or rtt.why
     if why:
         unknown = IntervalEstimate.unknown(why)
@@ -376,8 +437,8 @@ def _derived(
     )
     if count < FEWEST_SIGNALS:
         unknown = IntervalEstimate.unknown(
-            f"{count:.0f} signals are too few to say what window they allow: the queue hardly "
-            "builds, or nothing acts on it"
+            f"{count:.0f} signals are too few for an estimate of the window: the queue hardly "
+            "builds, or no law acts on it"
         )
         return propagation, unknown, unknown
 
@@ -389,8 +450,7 @@ def _derived(
         per_flow(signals.high, rtt.low),
         per_flow(signals.low, rtt.high),
     )
-    # Errors of p and R are told apart, so that they add in squares; that of the law is to either
-    # side.
+    # Errors of p, R and the model are independent, so that their squares add.
     flows = per_s * rtt.value / wide.value
     by_law = LAW_ERROR * flows
     ends = []
@@ -401,23 +461,31 @@ def _derived(
     return propagation, wide, IntervalEstimate(flows, max(0.0, flows - ends[0]), flows + ends[1])
 
 
-#: Round trips in a segment, and bands per decade of frequency.
+#: Number of RTTs in a segment, and of bands per decade of frequency.
 TRIPS, BANDS = 60.0, 8
-#: Fewest segments.
+#: Smallest number of segments.
 FEWEST_SEGMENTS = 6
 
 
 @dataclass(frozen=True)
 class IdentifiedResponse:
-    """L over frequency, identified from a closed loop in its steady state.
+    """L over frequency, identified from a closed loop in steady state.
 
-    A law asks for a probability p, and chance makes of it the signals s = p·λ + e, with arrivals λ.
-    What came by chance, e, depends on nothing before, and so separates cause from effect in a
-    closed loop: with cross-spectra, L(jω) = −S_pe/S_se, both per packet (an instrumental variable;
-    Söderström and Stoica 1983). TCP's own noise, which passes the same loop, drops out.
+    A law has the probability p, and random draws turn it into the signals s = p·λ + e for arrivals
+    λ. The random part e is independent of the past and thus separates cause from effect in a closed
+    loop: with cross-spectra, L(jω) = −S_pe/S_se, both per packet (an instrumental variable;
+    Söderström and Stoica 1983). TCP's own noise, which passes the same loop, cancels.
 
-    omega_rad_s: centres of the bands. gain: L at them. size_error: half the interval of |L|, as a
-    share; phase_error_deg: of its angle.
+    Attributes
+    ----------
+    omega_rad_s : array of shape (n,)
+        Centres of the frequency bands.
+    gain : array of shape (n,)
+        L at the centres.
+    size_error : array of shape (n,)
+        Half of the relative interval of |L|.
+    phase_error_deg : array of shape (n,)
+        Half of the interval of its angle.
     """
 
     omega_rad_s: Floats
@@ -427,7 +495,7 @@ class IdentifiedResponse:
 
     @property
     def crossover_rad_s(self) -> float:
-        """The frequency at which |L| falls through one; nan if no band shows it."""
+        """Frequency at which |L| falls below one; NaN if no band shows it."""
         size = np.log(np.abs(self.gain))
         for i in range(len(size) - 1):
             if size[i] > 0 >= size[i + 1]:
@@ -438,18 +506,26 @@ class IdentifiedResponse:
 
     @property
     def phase_margin_deg(self) -> float:
-        """The phase margin: 180° and the angle of L at the crossover."""
+        """Phase margin: 180° plus the angle of L at the crossover."""
         at = self.crossover_rad_s
         if math.isnan(at):
             return math.nan
         angle = np.degrees(np.unwrap(np.angle(self.gain)))
-        # An integral and TCP's poles lag: the first angle is between 0 and −360°.
+        # An integral and TCP's poles lag, so that the first angle is between 0 and −360°.
         angle -= 360 * math.ceil(angle[0] / 360 - 1e-9)
         return 180 + float(np.interp(math.log(at), np.log(self.omega_rad_s), angle))
 
 
 def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | None:
-    """The loop's gain; None without a probability, and for a record of too few round trips."""
+    """Identify the loop gain; None without a probability, or if the record has too few RTTs.
+
+    Parameters
+    ----------
+    series : QueueRecord
+        The samples.
+    rtt_s : float
+        RTT with queueing, in seconds.
+    """
     if series.p is None or not np.any(series.p > 0) or not series.signals.sum() > 0:
         return None
     dt_s = series.interval_s
@@ -480,15 +556,15 @@ def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | Non
         to_signals = (by_signals[:, band] * by_draw[:, band].conj()).sum(1)
         gain = -to_law.sum() / to_signals.sum()
         power = np.abs(by_law[:, band]) ** 2
-        # A law that never moves has no response.
+        # A law whose probability never changes has no response.
         if not power.any():
             continue
         coherence = abs(to_law.sum()) ** 2 / (power.sum() * (np.abs(by_draw[:, band]) ** 2).sum())
-        # Leaving out one segment after the other; half of them are new with half of overlap.
-        left_out = -(to_law.sum() - to_law) / (to_signals.sum() - to_signals)
-        apart = left_out - left_out.mean()
+        # Jackknife over the segments; with an overlap of one half, half of them are independent.
+        jackknife = -(to_law.sum() - to_law) / (to_signals.sum() - to_signals)
+        deviations = jackknife - jackknife.mean()
         error = math.sqrt(
-            2 * (len(left_out) - 1) / len(left_out) * float((np.abs(apart) ** 2).sum()) / 2
+            2 * (len(jackknife) - 1) / len(jackknife) * float((np.abs(deviations) ** 2).sum()) / 2
         )
         if coherence * len(starts) * band.sum() > 3 and error < 0.5 * abs(gain):
             share = NORMAL * error / abs(gain)
@@ -499,13 +575,23 @@ def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | Non
     return IdentifiedResponse(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
-#: Keys of the file that must be there, with their kinds of quantity; the others are for readers.
+#: Required keys of the file.
 RATE, RTT, FLOWS, PACKET = "rate", "rtt", "flows", "packet"
 
 
 @dataclass(frozen=True)
 class IdentifiedLink:
-    """rate, packet: texts. rtt: propagation both ways. least and most of their intervals."""
+    """A link as `forebay design --from` reads it.
+
+    Attributes
+    ----------
+    rate, packet : str
+        Rate and packet size as texts.
+    rtt : (str, str)
+        Interval of the propagation RTT.
+    flows : (float, float)
+        Interval of the number of flows.
+    """
 
     rate: str
     packet: str
@@ -514,7 +600,7 @@ class IdentifiedLink:
 
 
 def link_toml(identified: Identified) -> str:
-    """The file, in TOML; numbers that are not identified are left out, with the reason."""
+    """Return the identified link in TOML; a comment gives the reason for each missing number."""
     import tomlkit
 
     document = tomlkit.document()
@@ -543,19 +629,24 @@ def link_toml(identified: Identified) -> str:
 
 
 def read_link(path: Path) -> IdentifiedLink:
-    """Raises `ScenarioError` for a file that lacks what a design needs."""
+    """Read the file of an identified link.
+
+    Raises
+    ------
+    ScenarioError
+        If the file cannot be read, or lacks a number that a design needs.
+    """
     try:
         values = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
-        raise ScenarioError(
-            f'--from: found "{path}", {reason}, allowed: a file of `forebay identify`'
-        ) from error
+        expected = "a file of `forebay identify`"
+        raise ParameterError("from", path, expected, reason=reason) from error
     for key in (RATE, PACKET, RTT, FLOWS):
         if key not in values:
             raise ScenarioError(
-                f"--from {path}: found no {key}, allowed: a file of `forebay identify` with rate, "
-                "packet, rtt and flows; a comment in it says why it lacks one"
+                f"{path}: {key} is missing; expected a file of `forebay identify` with rate, "
+                "packet, rtt and flows; a comment in the file says why it lacks one"
             )
     interval = {key: values.get(f"{key}_interval", [values[key]] * 2) for key in (RTT, FLOWS)}
     for key, kind in [(RATE, "rate"), (PACKET, "size"), (RTT, "time")]:
@@ -564,7 +655,7 @@ def read_link(path: Path) -> IdentifiedLink:
         low, high = (float(end) for end in interval[FLOWS])
         shortest, longest = (str(end) for end in interval[RTT])
     except (TypeError, ValueError) as error:
-        raise ScenarioError(f"--from {path}: found {error}, allowed: two values") from error
+        raise ScenarioError(f"{path}: {error}; expected two values") from error
     for end in (shortest, longest):
-        _native.quantity(f"--from {path}: rtt_interval", end, "time")
+        _native.quantity(f"{path}: rtt_interval", end, "time")
     return IdentifiedLink(str(values[RATE]), str(values[PACKET]), (shortest, longest), (low, high))

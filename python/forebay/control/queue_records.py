@@ -274,7 +274,8 @@ class Log:
         reason = "this `date` has no %N, as BusyBox's; " if "N" in stamp else ""
         raise ScenarioError(
             f'{self.name}:{number}: the time "{excerpt}" before the sample is not a number of '
-            f"seconds; {reason}record with the commands in docs/howto/identify.md, or give --interval"
+            f"seconds; {reason}record with the commands in docs/howto/identify.md, or give the "
+            "interval"
         )
 
 

@@ -1,7 +1,7 @@
 """Maps of stability over the load and the RTT, or over the load and the rate.
 
-Theory decides every cell by counting how often the loop gain, with delay, sampler and hold exact,
-passes −1 on its left. Packet simulation at a few points measures how much the queue oscillates.
+Theory decides every cell by Nyquist's count, with delay, sampler and hold exact. Packet simulations
+of a few cells measure how much the queue oscillates.
 """
 
 from __future__ import annotations
@@ -12,23 +12,30 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import forebay._native as _native
-from forebay._base import progress, quantities, signals
-from forebay._base.quantities import DOTS, range_ends
+from forebay._base import progress, signals
+from forebay._base.errors import ParameterError
+from forebay._base.overrides import law_pairs
+from forebay._base.publication import publish
+from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law
-from forebay.control.loaded_link import PLAIN, LoadedLink, PerClass, scenario_toml
+from forebay.control.link import Link, Span, quantity, scenario_toml, span_ends
 from forebay.control.plant import REASONS, Plant
-from forebay.control.plants import WINDOWS, plant_on
+from forebay.control.plants import WINDOWS, Windows, plant_on
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from forebay._base.publication import Content
     from forebay._native import LinearModel
-    from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
     from forebay.report.plot import Plot
 
 Floats = NDArray[np.float64]
@@ -36,11 +43,15 @@ Flags = NDArray[np.bool_]
 Words = NDArray[np.str_]
 Params = Sequence[tuple[str, str]]
 
-#: Most packets that all simulations of a map forward: some twenty minutes of a core.
+#: Largest number of packets of all simulations of a map: about twenty minutes on one core.
 MOST_PACKETS = 2e9
-#: A simulation lasts this many settling times, and is measured after the first of them.
+#: Duration of a simulation in settling times; it is measured after the first of them.
 SETTLED = 3.0
-#: Shortest and longest simulation.
+#: Figures of a map.
+MapPicture = Literal["map"]
+#: Axis of a map next to the number of flows.
+Axis = Literal["rtt", "rate"]
+#: Shortest and longest duration of a simulation, in seconds.
 SHORTEST_S, LONGEST_S = 30.0, 300.0
 
 
@@ -48,22 +59,45 @@ SHORTEST_S, LONGEST_S = 30.0, 300.0
 class StabilityMap:
     """A map of where a law's loop is stable.
 
-    Columns go with `flows`, rows with `values`.
+    Columns correspond to `flows`, and rows to `values`.
 
-    axis: "rtt" or "rate"; values in s (propagation, both ways) or bit/s.
-    gain_margin_db: least rise of the gain to −1; below 0 where the loop is unstable, nan where
-        there is no equilibrium.
-    stable: by the count.
-    rest: how the flows settle, as `LawModel.rest` has it: "linear" where there is an equilibrium.
-    oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
-    simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
-    windows: one of `WINDOWS`.
-    interrupted: True if Ctrl-C came while packets ran, so that the map has none.
+    Attributes
+    ----------
+    law : str
+        Name of the law.
+    link : Link
+        The link, for everything that no axis varies.
+    axis : {"rtt", "rate"}
+        The axis of the rows.
+    flows : array of shape (n,)
+        Numbers of flows.
+    values : array of shape (m,)
+        Propagation RTTs in seconds, or rates in bit/s.
+    gain_margin_db : array of shape (m, n)
+        Gain margins; negative for an unstable loop, NaN without an equilibrium.
+    stable : array of shape (m, n)
+        True where the loop is stable.
+    rest : array of shape (m, n)
+        "linear" where there is an equilibrium, or else a key of `plant.REASONS`.
+    oscillation : sequence of (flows, value, ratio)
+        Standard deviation over mean of the queue of each simulated cell.
+    simulated_s : float
+        Duration of each simulation.
+    settling_s : dict
+        Settling time of each simulated cell, by theory.
+    windows : {"published", "sawtooth"}
+        Description of Reno flows.
+    measured : LinearModel or None
+        Measured model of a law written in Python.
+    interrupted : bool
+        True if Ctrl-C ended the simulations, so that the map has none.
+    target_pkts : float
+        Set-point in packets, from which simulations measure deviations.
     """
 
     law: str
-    link: LoadedLink
-    axis: str
+    link: Link
+    axis: Axis
     flows: Floats
     values: Floats
     gain_margin_db: Floats
@@ -72,19 +106,19 @@ class StabilityMap:
     oscillation: Sequence[tuple[float, float, float]] = ()
     simulated_s: float = 0.0
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
-    windows: str = WINDOWS[0]
-    #: the measured model of a law in Python
+    windows: Windows = "published"
     measured: LinearModel | None = None
     interrupted: bool = False
+    target_pkts: float = 1.0
 
     def rate_and_rtt(self, value: float) -> tuple[float, float]:
-        """Return rate in bit/s and RTT in s at a value of the axis."""
+        """Return rate in bit/s and RTT in seconds at a value of the axis."""
         if self.axis == "rate":
             return value, self.link.rtt_s
         return self.link.rate_bps, value
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of cells: stable, unstable, and without equilibrium by reason."""
+        """Return the number of stable and unstable cells, and of those without equilibrium."""
         unstable = (self.rest == "linear") & ~self.stable
         missing = {
             f"no equilibrium: {words}": int((self.rest == how).sum())
@@ -94,25 +128,117 @@ class StabilityMap:
         return {"stable": int(self.stable.sum()), "unstable": int(unstable.sum())} | missing
 
     def unsettled(self, flows: float, value: float) -> str:
-        """Return a remark on a simulated point that needs longer than it was simulated."""
+        """Return a remark on a cell whose simulation was shorter than it needs to settle; else "".
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows.
+        value : float
+            RTT or rate.
+        """
         needs_s = self.settling_s.get((flows, value), 0.0)
         if SETTLED * needs_s <= self.simulated_s:
             return ""
-        return f" (which needs {needs_s:.0f} s to settle: this is its start)"
+        return f" (settling time {needs_s:.0f} s: the simulation shows the start)"
 
     def verdict(self, flows: float, value: float) -> str:
-        """Return theory's verdict on the cell nearest to a number of flows and an RTT or rate."""
+        """Return theory's verdict on the cell that is closest to an operating point.
+
+        Parameters
+        ----------
+        flows : float
+            Number of flows.
+        value : float
+            RTT or rate.
+        """
         column = int(np.abs(np.log(self.flows / flows)).argmin())
         row = int(np.abs(np.log(self.values / value)).argmin())
         if np.isnan(self.gain_margin_db[row, column]):
             return f"no equilibrium ({REASONS[str(self.rest[row, column])]})"
         return "stable" if self.stable[row, column] else "unstable"
 
-    def plot(self) -> Plot:
-        """Draw the map, with the simulated points on it."""
+    @property
+    def _axis_column(self) -> str:
+        """Name of the axis' column in tables."""
+        return "rate_bps" if self.axis == "rate" else "rtt_s"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts of cells and the results of simulated cells, for JSON."""
+        return {
+            "law": self.law,
+            "windows": self.windows,
+            "cells": self.stable.size,
+            "counts": self.counts(),
+            "simulated_s": self.simulated_s if self.oscillation else None,
+            "packets": [
+                {
+                    "flows": flows,
+                    self._axis_column: value,
+                    "by_theory": self.verdict(flows, value),
+                    "deviation_over_mean": deviation,
+                }
+                for flows, value, deviation in self.oscillation
+            ],
+            "interrupted": self.interrupted,
+        }
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each cell.
+
+        Its columns are flows, rtt_s or rate_bps, gain_margin_db, stable and rest, which is how the
+        flows settle. Without an equilibrium, gain_margin_db and stable are null.
+        """
+        import polars as pl
+
+        rows, columns = self.stable.shape
+        return pl.DataFrame(
+            {
+                "flows": list(self.flows) * rows,
+                self._axis_column: [value for value in self.values for _ in range(columns)],
+                "gain_margin_db": self.gain_margin_db.ravel(),
+                "stable": self.stable.ravel(),
+                "rest": self.rest.ravel(),
+            }
+        ).with_columns(
+            pl.col("gain_margin_db").fill_nan(None),
+            pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
+        )
+
+    def plot(self, kind: MapPicture = "map") -> Plot:
+        """Draw the map, with the simulated points on it.
+
+        Parameters
+        ----------
+        kind : {"map"}, optional
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure.
+        """
         from forebay.report.map_picture import draw_map
 
+        if kind not in (kinds := get_args(MapPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         return draw_map(self)
+
+    def files(self) -> dict[str, Content]:
+        """Return the contents of the files of a report, by name: the figure and the cells."""
+        return {**self.plot().files("map"), "map.parquet": self.frame()}
+
+    def report(self, out: str | os.PathLike[str]) -> list[Path]:
+        """Write the figure and the table of cells to a folder, and return the files."""
+        return publish(out, self.files())
+
+    def __str__(self) -> str:
+        cells, counts = self.stable.size, self.counts()
+        windows = "" if self.windows == WINDOWS[0] else f", {self.windows} windows"
+        share = 100 * counts["stable"] / cells
+        lines = [f"{self.law}{windows}: stable in {share:.0f} % of the map"]
+        lines += [f"  {number:,} of {cells:,} cells: {kind}" for kind, number in counts.items()]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         from forebay.report import notebook
@@ -131,47 +257,70 @@ class StabilityMap:
 
 def stability_map(
     law: str,
-    rate: str,
-    flows: str,
-    rtt: PerClass,
+    link: Link,
     *,
-    packet: str = "1000B",
-    buffer: str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    l4s_flows: float = 0.0,
+    flows: Span,
+    rtt: Span | None = None,
+    rate: Span | None = None,
+    overrides: Overrides = (),
     points: int = 100,
     simulate: int = 0,
-    store: Store | None = None,
-    windows: str = WINDOWS[0],
-    tcp: PerClass = PLAIN,
+    store: StoreLike | None = None,
+    windows: Windows = "published",
 ) -> StabilityMap:
     """Map where a law is stable, over flows and RTT or over flows and rate.
 
-    law: its name in `forebay laws`; or a law written in Python, as FILE.py:NAME, whose measured
-        linear model is the same at every load.
-    flows: a range of long-lived TCP flows, such as "10..400".
-    rate, rtt: one of them a range, such as "5..50Mbit/s" or "20..500ms"; rtt is propagation, both
-        ways.
-    packet: size of a packet. buffer: such as "800p"; the largest bandwidth-delay product if None.
-    overrides: parameters of the law, such as {"target": "40ms"}.
-    l4s_flows: scalable flows that share the link with the classic ones, under a coupled law.
-    points: cells along an axis. simulate: packet simulations along an axis; 0 for none. store:
-        where these are kept; nowhere if None.
-    windows: "published", the plant of the papers, or "sawtooth", which is nearer to packets: ACKs
-        are the flows' clock, and windows sawteeth.
-    tcp: sender of the flows, as of `forebay.design`. It or rtt may be a list, of classes of flows
-        between which the flows are divided equally; the range is then of `rate`.
+    Theory decides each cell, with delay, sampler and hold exact. Ctrl-C while packets run gives the
+    map without them, and sets its `interrupted`.
 
-    Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
-    the map without them, and overrides its `interrupted`. Raises `ScenarioError` for bad input.
+    Parameters
+    ----------
+    law : str
+        A name of `forebay laws`; or a law written in Python, as ``"FILE.py:NAME"``, whose measured
+        linear model is the same at every load.
+    link : Link
+        The link, for everything that no axis varies. Its default buffer is the largest
+        bandwidth-delay product of the map.
+    flows : pair or str
+        Range of the number of long-lived TCP flows, such as ``(10, 400)`` or ``"10..400"``. The
+        classes of flows keep their shares of it.
+    rtt, rate : pair or str, optional
+        Range of the other axis, such as ``("5ms", "300ms")`` or ``"5..50Mbit/s"``: one of the two.
+        A map over the RTT needs a link whose flows have one RTT.
+    overrides : dict, str or sequence, optional
+        Parameters of the law, such as ``{"target": "40ms"}``.
+    points : int, optional
+        Cells along an axis.
+    simulate : int, optional
+        Packet simulations along an axis; none by default.
+    store : Store, str or PathLike, optional
+        Store of runs, or its address, which keeps simulations; nothing is stored by default.
+    windows : {"published", "sawtooth"}, optional
+        The plant of the papers, or one that is nearer to packets: ACKs are the flows' clock, and
+        windows are sawteeth.
+
+    Raises
+    ------
+    ScenarioError
+        If a law, parameter or range is wrong, or the law has no linear model.
+
+    Examples
+    --------
+    >>> link = forebay.Link(rate="50Mbit/s", rtt="40ms", flows=30)
+    >>> smap = forebay.stability_map("pi", link, flows=(10, 400), rtt=("5ms", "300ms"))
     """
-    params = {key: quantities.plain(value) for key, value in (overrides or {}).items()}
+    params = dict(law_pairs(law, overrides))
     if measured_law.is_python(law) and windows != WINDOWS[0]:
-        raise ScenarioError(f"windows: {windows!r} with a law in Python; write {WINDOWS[0]!r}")
+        expected, reason = WINDOWS[0], "a law in Python has no equations for it"
+        raise ParameterError("windows", windows, expected, reason=reason)
+    axis, loads, values, longest = _ranges(link, flows, rtt, rate)
+    if axis == "rtt":
+        link = link.varied(rtt=longest, flows=loads[1])
+    else:
+        link = link.varied(rate=longest, flows=loads[1])
     # The set-point matters only where the law has none among its parameters.
-    target = params.get("target", "1p")
-    axis, loads, values, (rate, rtt) = _ranges(rate, flows, rtt)
-    link = LoadedLink.from_texts(rate, packet, loads[1], rtt, target, buffer, l4s_flows, tcp)
+    target_pkts = link.set_point_pkts(params.get("target", "1p"))
+    link = link.with_buffer_for(target_pkts)
     try:
         with progress.status("finding where the loop is stable"):
             result = theory_map(law, link, [*params.items()], loads, axis, values, points, windows)
@@ -179,8 +328,9 @@ def stability_map(
         if "target" in params or not str(error).startswith("target: "):
             raise
         raise ScenarioError(
-            f"{error}; it is {law}'s own, and `--set target=…` gives another"
+            f"{error}; it is the default set-point of {law}, and target=… sets another"
         ) from None
+    result = replace(result, target_pkts=target_pkts)
     if not simulate:
         return result
     try:
@@ -191,62 +341,42 @@ def stability_map(
 
 
 def _ranges(
-    rate: str, flows: str, rtt: PerClass
-) -> tuple[str, tuple[float, float], tuple[float, float], tuple[str, str]]:
-    """Return the axis, the ends of flows and axis, and the link's largest rate and RTT.
+    link: Link, flows: Span, rtt: Span | None, rate: Span | None
+) -> tuple[Axis, tuple[float, float], tuple[float, float], str]:
+    """Return the axis, the ends of flows and axis in base units, and the axis' upper end as text.
 
-    Raises `ScenarioError` unless flows and one of rate and RTT are ranges.
+    Raises `ParameterError` unless exactly one of RTT and rate is a range.
     """
-    if not isinstance(rtt, str):
-        rtt = ",".join([str(text) for text in rtt]) if isinstance(rtt, Sequence) else str(rtt)
-    loads = _bounds("--flows", flows, None)
-    axis = _axis(rate, rtt)
-    text = rate if axis == "rate" else rtt
-    values, longest = _bounds(f"--{axis}", text, axis), range_ends(f"--{axis}", text)[1]
-    return axis, loads, values, (longest, rtt) if axis == "rate" else (rate, longest)
+    loads = _bounds("flows", flows, None)
+    if (rtt is None) == (rate is None):
+        expected = "a range of the RTT or of the rate, and not both"
+        raise ParameterError("rtt", rtt, expected)
+    if rtt is not None and len({group.rtt for group in link.groups}) > 1:
+        expected = "flows with one RTT, or a range of the rate"
+        raise ParameterError("rtt", rtt, expected, reason=f"the flows have RTTs of {link.rtts}")
+    if rtt is not None:
+        return "rtt", loads, _bounds("rtt", rtt, "time"), span_ends("rtt", rtt, "time")[1]
+    assert rate is not None
+    return "rate", loads, _bounds("rate", rate, "rate"), span_ends("rate", rate, "rate")[1]
 
 
-def _axis(rate: str, rtt: str) -> str:
-    """Return the one of rate and RTT that is a range. Raises `ScenarioError` unless one is."""
-    if DOTS in rtt and "," in rtt:
-        raise ScenarioError(
-            f'--rtt: found "{rtt}", allowed: a range, or a list beside a range of rate'
-        )
-    if DOTS in rate and DOTS in rtt:
-        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
-    if DOTS in rate:
-        return "rate"
-    if DOTS not in rtt:
-        for text in rtt.split(","):
-            _native.quantity("--rtt", text, "time")
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
-    return "rtt"
+def _bounds(name: str, span: Span, kind: str | None) -> tuple[float, float]:
+    """Return the ends of a range in base units; kind is None for plain numbers.
 
-
-def _bounds(key: str, text: str, axis: str | None) -> tuple[float, float]:
-    """Return the ends of a range of flows (axis None), rate or RTT. Raises `ScenarioError`."""
-    if DOTS not in text:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a range such as 10..400')
-    ends = range_ends(key, text)
-    if axis is None:
-        low, high = (_number(key, end) for end in ends)
-    else:
-        kind = "rate" if axis == "rate" else "time"
-        low, high = (_native.quantity(key, end, kind) for end in ends)
+    Raises `ParameterError` unless it goes from less to more, above zero.
+    """
+    ends = span_ends(name, span, kind)
+    low, high = (_number(name, end) if kind is None else quantity(name, end, kind) for end in ends)
     if not 0 < low < high:
-        raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+        raise ParameterError(name, span, "from less to more, above zero")
     return low, high
 
 
-def _number(key: str, text: str) -> float:
+def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a number') from None
-
-
-# The name that `forebay` gives it.
-map = stability_map  # noqa: A001
+        raise ParameterError(name, text, "a number") from None
 
 
 # --- theory -------------------------------------------------------------------------------------
@@ -254,23 +384,43 @@ map = stability_map  # noqa: A001
 
 def theory_map(
     law: str,
-    link: LoadedLink,
+    link: Link,
     params: Params,
     flows: tuple[float, float],
-    axis: str,
+    axis: Axis,
     values: tuple[float, float],
     points: int = 200,
-    windows: str = WINDOWS[0],
+    windows: Windows = "published",
 ) -> StabilityMap:
     """Return theory's map on `points` × `points` cells, evenly spaced in the logarithm.
 
-    link: what the axes leave fixed. params: of the law, as texts. windows: one of `WINDOWS`.
+    Parameters
+    ----------
+    law : str
+        Name of the law, or FILE.py:NAME.
+    link : Link
+        The link, for everything that no axis varies.
+    params : sequence of (name, value)
+        Parameters of the law.
+    flows : (float, float)
+        Range of the number of flows.
+    axis : {"rtt", "rate"}
+        The other axis.
+    values : (float, float)
+        Its range, in seconds or bit/s.
+    points : int, optional
+        Number of cells along an axis.
+    windows : {"published", "sawtooth"}, optional
+        Description of Reno flows.
 
-    Raises `ScenarioError` for a law or parameter that is wrong.
+    Raises
+    ------
+    ScenarioError
+        If the law or a parameter is wrong.
     """
     columns, rows = np.geomspace(*flows, points), np.geomspace(*values, points)
     rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
-    links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
+    links = [link.at_rate(rate_bps) for rate_bps in rates_bps]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
     measured = None
     plants: list[Plant]
@@ -285,10 +435,8 @@ def theory_map(
     rest, margin, stable = (np.concatenate(cells) for cells in zip(*lines, strict=True))
     if set(rest) == {"unmodelled"}:
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
-        raise ScenarioError(
-            f'law: found "{law}", which has no linear model with these parameters, allowed: '
-            f"{', '.join(modelled)}"
-        )
+        reason = "it has no linear model with these parameters"
+        raise ParameterError("law", law, ", ".join(modelled), reason=reason)
     shape = (points, points)
     return StabilityMap(
         law,
@@ -305,7 +453,7 @@ def theory_map(
 
 
 def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats, Flags]:
-    """Return how each number of flows settles at one RTT and rate, its margin and stability."""
+    """Return outcome, margin and stability for each number of flows at one RTT and rate."""
     line = plant.load_line(flows, rtt_s)
     margin, stable = np.full(len(flows), np.nan), np.zeros(len(flows), bool)
     for loads, terms in line.loops:
@@ -321,16 +469,26 @@ def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats,
 
 
 def with_packets(
-    theory: StabilityMap, params: Params, points: int, store: Store | None
+    theory: StabilityMap, params: Params, points: int, store: StoreLike | None
 ) -> StabilityMap:
-    """Return the map with `points` × `points` packet simulations on it, of long-lived flows.
+    """Return the map with `points` × `points` packet simulations of long-lived flows.
 
-    They last as long as the slowest of their cells that is stable needs to settle, by theory, and
-    twice that long again, within `LONGEST_S` and within `MOST_PACKETS` in all. On links so fast
-    that the shortest simulations exceed that, there are none, and a warning says so. Runs that
-    `store` has are returned from there.
+    Each lasts three settling times of the slowest stable cell among them, within `LONGEST_S` and
+    `MOST_PACKETS` in total. On links so fast that the shortest simulations exceed that, there are
+    none, and a warning says so.
+
+    Parameters
+    ----------
+    theory : StabilityMap
+        The map.
+    params : sequence of (name, value)
+        Parameters of the law.
+    points : int
+        Number of simulations along an axis.
+    store : Store, str or PathLike or None
+        Store of runs, or its address.
     """
-    from forebay.experiment import execution, experiment
+    from forebay.experiment import execution, experiment, store_choice
 
     flows = sorted({max(1, round(n)) for n in _inner(theory.flows, points)})
     cells = [(float(n), value) for n in flows for value in _inner(theory.values, points)]
@@ -340,7 +498,7 @@ def with_packets(
         print(
             f"warning: the map has no packet simulations: {len(cells)} of {SHORTEST_S:g} s at such "
             f"rates would forward {packets_per_s * SHORTEST_S:.1g} packets, and the limit is "
-            f"{MOST_PACKETS:.0e}; ask for fewer with --simulate",
+            f"{MOST_PACKETS:.0e}; ask for fewer simulations",
             file=sys.stderr,
         )
         return theory
@@ -350,12 +508,12 @@ def with_packets(
     reads = []
     for n, value in cells:
         rate_bps, rtt_s = theory.rate_and_rtt(value)
-        link = replace(theory.link.with_load(n, rtt_s), rate=f"{round(rate_bps)}bit/s")
-        target_pkts = link.target_pkts
-        text = scenario_toml(link, theory.law, params, "Oscillation", target_pkts, duration_s)
+        link = theory.link.with_load(n, rtt_s).at_rate(rate_bps)
+        title, target_pkts = "Oscillation", theory.target_pkts
+        text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
-    oscillation = []
-    for number, done in execution.execute_all(reads, samples=False, store=store):
+    oscillation, opened = [], store_choice.opened(store)
+    for number, done in execution.execute_all(reads, samples=False, store=opened):
         execution.check_whole(reads[number], done)
         for run in done.runs:
             mean = run.metrics["queue_mean_pkts"]
@@ -367,9 +525,9 @@ def with_packets(
 
 
 def _settling_s(theory: StabilityMap, params: Params, flows: float, value: float) -> float:
-    """Return the settling time of a cell's loop; 0 if there is none, or it is not stable."""
+    """Return the settling time of a cell's loop; 0 for a missing or unstable loop."""
     rate_bps, rtt_s = theory.rate_and_rtt(value)
-    link = replace(theory.link, rate=f"{round(rate_bps)}bit/s")
+    link = theory.link.at_rate(rate_bps)
     plant = (
         plant_on(link, theory.law, params, theory.windows)
         if theory.measured is None

@@ -1,10 +1,10 @@
-"""A queue as an environment of gymnasium: importing this module registers `forebay-v0`.
+"""A queue as an environment of Gymnasium. Importing this module registers `forebay-v0`.
 
     import gymnasium
     import forebay.env.gym
     env = gymnasium.make("forebay-v0")
 
-The extra `gym` of the wheel brings gymnasium; so does pip install "gymnasium>=1,<2".
+The extra `gym` of the wheel installs gymnasium; so does pip install "gymnasium>=1,<2".
 """
 
 from __future__ import annotations
@@ -27,58 +27,81 @@ from forebay._native import Observed, ScenarioError, Session, Step
 from forebay.env.network import session
 from forebay.experiment.experiment import Source
 
-__all__ = ["ACTIONS", "DEFAULT", "ENVIRONMENT", "OBSERVED", "REWARDS", "AqmEnv", "Seen"]
+__all__ = ["ACTIONS", "DEFAULT", "ENVIRONMENT", "OBSERVED", "REWARDS", "AqmEnv", "QueueStep"]
 
 #: Name of the environment for `gymnasium.make`.
 ENVIRONMENT = "forebay-v0"
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One step at the queue, in the units of the names."""
+class QueueStep:
+    """The state of the queue after one step.
+
+    Attributes
+    ----------
+    time_s : float
+        End of the step in seconds.
+    queue_pkts : float
+        Queue in packets.
+    delay_s : float
+        Time to send the queue at the link's rate during the step, in seconds.
+    utilisation : float
+        Share of the link's capacity that was used.
+    arrivals : int
+        Number of packets that arrived.
+    dropped : float
+        Share of the arrivals that were dropped.
+    marked : float
+        Share of the arrivals that were marked.
+    goodput_bps : float
+        Rate at which receivers passed data to their applications, in bit/s.
+    p : float
+        Signal probability of the law.
+    target_pkts : float
+        Set-point in packets.
+    target_s : float
+        The set-point as a delay at the link's initial rate, in seconds.
+    """
 
     time_s: float
     queue_pkts: float
-    #: what waits, at the rate that the link had in this step
     delay_s: float
-    #: share of the link's capacity that was used
     utilisation: float
-    #: packets that came; the shares of them that were dropped and marked
     arrivals: int
     dropped: float
     marked: float
-    #: what receivers handed to their applications
     goodput_bps: float
-    #: the law's probability of a signal
     p: float
-    #: the set-point, also as the time that a packet waits there at the link's first rate
     target_pkts: float
     target_s: float
 
 
-Reward = Callable[[Seen], float]
+Reward = Callable[[QueueStep], float]
 
 
-def power(seen: Seen) -> float:
-    """Utilisation over delay, from 0 to 1: half of it is lost where a packet waits as long as at
-    the set-point. The power of Kleinrock (1979), with that delay in place of the path's."""
-    return min(1.0, seen.utilisation) * seen.target_s / (seen.target_s + seen.delay_s)
+def power(state: QueueStep) -> float:
+    """Return utilisation over delay, from 0 to 1.
+
+    The delay at the set-point halves the reward. This is the power of Kleinrock (1979) with the
+    delay at the set-point in place of the path's delay.
+    """
+    return min(1.0, state.utilisation) * state.target_s / (state.target_s + state.delay_s)
 
 
-def delay(seen: Seen) -> float:
-    """Minus the delay in set-points, and minus ten times the share of the link that is idle."""
-    return -seen.delay_s / seen.target_s - 10.0 * max(0.0, 1.0 - seen.utilisation)
+def delay(state: QueueStep) -> float:
+    """Return minus the delay in set-points, less ten times the idle share of the link."""
+    return -state.delay_s / state.target_s - 10.0 * max(0.0, 1.0 - state.utilisation)
 
 
-def set_point(seen: Seen) -> float:
-    """Minus the distance to the set-point, in set-points."""
-    return -abs(seen.queue_pkts - seen.target_pkts) / seen.target_pkts
+def set_point(state: QueueStep) -> float:
+    """Return minus the distance to the set-point, in set-points."""
+    return -abs(state.queue_pkts - state.target_pkts) / state.target_pkts
 
 
 #: Rewards by their keyword; the first is the default.
 REWARDS: Mapping[str, Reward] = {"power": power, "delay": delay, "set_point": set_point}
 
-#: Runs where no other scenario is given: 20 long flows.
+#: The default scenario: 20 long flows.
 DEFAULT = """
 title    = "An agent at a bottleneck"
 duration = "30s"
@@ -95,37 +118,52 @@ rtt   = ["40ms", "60ms", "80ms", "100ms"]
 start = { uniform = ["0s", "1s"] }
 """
 
-#: What an observation has, in this order: packets; seconds; shares of the link's capacity, of
-#: arrivals and of arrivals; the law's probability.
+#: Quantities of an observation in order: packets; seconds; share of the link's capacity; shares of
+#: the arrivals (dropped, marked); the law's probability.
 OBSERVED = ("queue_pkts", "delay_s", "utilisation", "dropped", "marked", "p")
-#: What an action may be.
+#: Kinds of actions.
 ACTIONS = ("p", "gains")
-#: Least and most of K_P per packet, and of K_I per packet and second.
+#: Smallest and largest K_P per packet, and K_I per packet and second.
 GAINS = ((1e-6, 1e-2), (1e-6, 1e-1))
-#: Longest delay that an observation tells apart, in s.
+#: Longest delay in an observation, in seconds; longer ones are equal to it.
 MOST_DELAY_S = 60.0
 
 Values = NDArray[np.float32]
 
 
 class AqmEnv(gymnasium.Env[Values, Values]):
-    """A queue, seen and steered once per `step`.
+    """A queue that an agent observes and controls once per `step`.
 
-    scenario: a file, a text of TOML or a dict, as for `forebay.run`; its first point is run, and
-        its laws are not. By default 20 long flows at 10 Mbit/s for 30 s.
-    overrides: keys to set on top, {"traffic.0.flows": 50}.
-    step: time between two actions, such as "100ms".
-    target: set-point, "50p" or "15ms": that of the controller, and of the rewards.
-    action: "p": an action is the probability of a signal, (1,) from 0 to 1; "gains": an action is
-        (2,) from -1 to 1, on a logarithmic scale over `gains`, K_P and K_I of a PI controller that
-        samples each `interval`.
-    gains: least and most of K_P (per packet) and of K_I (per packet and second).
-    interval: between two samples of that controller.
-    reward: "power" (the default), "delay", "set_point", or a function of a `Seen`.
+    An observation has the quantities of `OBSERVED`. An episode is a run of the scenario, and is
+    truncated at its end. `reset(seed=...)` draws the seed of the run; `reset(options={"run_seed":
+    3})` sets it. `info` has every field of `QueueStep`.
 
-    An observation has `OBSERVED`. An episode is a run of the scenario; it is truncated at its end.
-    `reset(seed=...)` draws the seed of the run; `reset(options={"run_seed": 3})` gives it. `info`
-    has every field of `Seen`. Raises `ScenarioError` for a setting that is wrong.
+    Parameters
+    ----------
+    scenario : file, text of TOML or dict
+        The scenario, as for `forebay.run`. Its first point is run, without its laws. By default 20
+        long flows at 10 Mbit/s for 30 s.
+    overrides : mapping, optional
+        Keys to set on top of the scenario, such as {"traffic.0.flows": 50}.
+    step : str, default "100ms"
+        Time between two actions.
+    target : str, default "40p"
+        Set-point of the controller and of the rewards, "50p" or "15ms".
+    action : str, default "p"
+        "p": an action is the signal probability, of shape (1,) from 0 to 1. "gains": an action has
+        shape (2,) from -1 to 1 and selects K_P and K_I of a PI controller on a logarithmic scale
+        over `gains`.
+    gains : pairs of float
+        Smallest and largest K_P (per packet), and smallest and largest K_I (per packet and second).
+    interval : str, default "10ms"
+        Sampling time of the PI controller.
+    reward : str or callable, default "power"
+        "power", "delay", "set_point", or a function of a `QueueStep`.
+
+    Raises
+    ------
+    ScenarioError
+        If a setting is wrong.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
@@ -149,7 +187,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         self._action = _one_of("action", action, ACTIONS)
         self._gains = np.log(np.array(gains, dtype=np.float64))
         self._reward = reward if callable(reward) else REWARDS[_one_of("reward", reward, REWARDS)]
-        # Made to see that all fits, and for what it tells of the link.
+        # This session checks the settings and has the properties of the link.
         self._session = self._new_session(seed=1)
         high = [self._session.buffer_pkts, MOST_DELAY_S, 2.0, 1.0, 1.0, 1.0]
         high_values = np.array(high, dtype=np.float32)
@@ -161,6 +199,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         )
 
     def _new_session(self, seed: int) -> Session:
+        """Return a session of the scenario with this seed."""
         try:
             return session(
                 self._scenario,
@@ -178,52 +217,86 @@ class AqmEnv(gymnasium.Env[Values, Values]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Values, dict[str, Any]]:
-        """Starts another run; `options` may have its `run_seed`."""
+        """Start another run.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Seed of the generator that draws the seed of the run.
+        options : dict[str, Any], optional
+            May have the seed of the run as `run_seed`.
+
+        Returns
+        -------
+        tuple[Values, dict[str, Any]]
+            The first observation, and the fields of `QueueStep` with `run_seed`.
+        """
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(1, 2**31))
         run_seed = int((options or {}).get("run_seed", drawn))
         self._session = self._new_session(run_seed)
-        seen = Seen(0.0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, *self._set_point())
-        return self._observation(seen), {**vars(seen), "run_seed": run_seed}
+        state = QueueStep(0.0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, *self._set_point())
+        return self._observation(state), {**vars(state), "run_seed": run_seed}
 
     def step(self, action: Values) -> tuple[Values, float, bool, bool, dict[str, Any]]:
-        """Takes the action, and runs until the next one. Raises `RuntimeError` past the end."""
+        """Apply an action and run until the next one.
+
+        Parameters
+        ----------
+        action : Values
+            The action.
+
+        Returns
+        -------
+        tuple[Values, float, bool, bool, dict[str, Any]]
+            Observation, reward, False (no terminal state), True at the end of the run, and the
+            fields of `QueueStep`.
+
+        Raises
+        ------
+        RuntimeError
+            If the run has ended.
+        """
         if self._action == "p":
             self._session.hold(float(np.asarray(action).reshape(1)[0]))
         else:
             self._session.control(*self.gains(action))
-        seen = self._seen(self._session.step())
+        state = self._seen(self._session.step())
         return (
-            self._observation(seen),
-            float(self._reward(seen)),
+            self._observation(state),
+            float(self._reward(state)),
             False,
             self._session.done,
-            dict(vars(seen)),
+            dict(vars(state)),
         )
 
     def gains(self, action: Values) -> tuple[float, float]:
-        """K_P per packet and K_I per packet and second that an action from -1 to 1 means."""
+        """Return K_P per packet and K_I per packet and second of an action from -1 to 1."""
         share = (np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0) + 1.0) / 2.0
         low, high = self._gains.T
         k_p, k_i = np.exp(low + share * (high - low))
         return float(k_p), float(k_i)
 
     def finish(self) -> Observed:
-        """Runs to the end under the last action: the metrics and samples of the whole run, as
-        `forebay.run` has them. The environment then needs a `reset`."""
+        """Run to the end under the last action, and return the whole run as `forebay.run` has it.
+
+        The environment then needs a `reset`.
+        """
         return self._session.finish()
 
     def _set_point(self) -> tuple[float, float]:
+        """Return the set-point in packets and in seconds."""
         session = self._session
         target_pkts = session.target_pkts or 1.0
         return target_pkts, 8.0 * session.packet_bytes * target_pkts / session.rate_bps
 
-    def _seen(self, step: Step) -> Seen:
+    def _seen(self, step: Step) -> QueueStep:
+        """Return the state of the queue after a step of the session."""
         interval_s = self._session.interval_s
         rate_bps = step.capacity_bits / interval_s
         target_pkts, target_s = self._set_point()
         arrivals = max(step.arrivals, 1)
-        return Seen(
+        return QueueStep(
             time_s=step.time_s,
             queue_pkts=step.queue_pkts,
             delay_s=8.0 * step.queue_bytes / rate_bps if rate_bps > 0 else MOST_DELAY_S,
@@ -237,15 +310,17 @@ class AqmEnv(gymnasium.Env[Values, Values]):
             target_s=target_s,
         )
 
-    def _observation(self, seen: Seen) -> Values:
-        values = np.array([getattr(seen, name) for name in OBSERVED], dtype=np.float32)
+    def _observation(self, state: QueueStep) -> Values:
+        """Return the observation of a state, within the bounds of the observation space."""
+        values = np.array([getattr(state, name) for name in OBSERVED], dtype=np.float32)
         high: Values = self.observation_space.high  # type: ignore[attr-defined]
         return np.minimum(values, high)
 
 
-def _one_of(key: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    if value not in known:
-        raise ParameterError(key, value, ", ".join(known))
+def _one_of(key: str, value: str, allowed: Sequence[str] | Mapping[str, Any]) -> str:
+    """Return a value that must be one of several."""
+    if value not in allowed:
+        raise ParameterError(key, value, ", ".join(allowed))
     return value
 
 

@@ -1,5 +1,8 @@
-"""Simulations that another program drives: a network for tests of a transport, with packets, timers
-and callbacks in virtual time, and sessions that are taken further step by step."""
+"""Simulations that another program drives in virtual time.
+
+`Network` is for tests of a transport: it has packets, timers and callbacks. `session` returns a run
+that advances step by step.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._base import quantities, registries
+from forebay._base import registries
+from forebay._base.overrides import scenario_pairs
 from forebay._native import Delivered, Lost, ScenarioError
 from forebay.experiment import experiment
 from forebay.experiment.experiment import FilesBeside, text_of
@@ -24,37 +28,80 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivered", "Lost", "Network", "Timer"]
 
-#: Virtual time between two moments at which Ctrl-C is heard.
+#: Virtual time in seconds between two checks for Ctrl-C.
 SLICE_S = 0.1
 
 
 @dataclass(order=True)
 class Timer:
-    """A callback at a time; `cancel` takes it back."""
+    """A callback at a time.
+
+    Attributes
+    ----------
+    time_s : float
+        Time of the callback in seconds.
+    number : int
+        Order in which timers of the same time run: that in which they were set.
+    callback : Callable[[], object]
+        The function to call.
+    cancelled : bool
+        True if the callback will not be called.
+    """
 
     time_s: float
-    #: timers of one time run in the order in which they were set
     number: int
     callback: Callable[[], object] = field(compare=False)
     cancelled: bool = field(default=False, compare=False)
 
     def cancel(self) -> None:
-        """The callback is not called, if it has not been yet."""
+        """Prevent the callback, unless it has been called already."""
         self.cancelled = True
 
 
 class Network:
-    """A whole path in virtual time, without sockets or threads: links, queues, laws and simulated
-    traffic beside. Flows of its `[[traffic]]` of kind "external" are the program's, from both ends,
-    with numbers from 0 in the scenario's order.
+    """A whole path in virtual time, without sockets or threads.
 
-    Nothing happens but in `run`, which calls `on_delivered` and `on_lost` with each packet, and
-    timers at their times. The same scenario, seed and calls give the same packets to the bit.
+    The path has links, queues, laws and simulated cross traffic. The flows of a `[[traffic]]` of
+    kind "external" belong to the program, which sends from both ends; they are numbered from 0 in
+    the order of the scenario. Time passes only in `run`, which calls `on_delivered` and `on_lost`
+    with each packet, and timers at their times. The same scenario, seed and calls give the same
+    packets, bit by bit.
+
+    Parameters
+    ----------
+    scenario : file, text of TOML or dict
+        The scenario, as for `forebay.run`, with external traffic.
+    law : str or class, optional
+        The law that replaces the only law of the scenario.
+    seed : int, default 1
+        Seed of all random draws.
+    overrides : mapping or sequence, optional
+        Keys to set on top of the scenario, such as {"bottleneck.rate": "20Mbit/s"} or
+        ["KEY=VALUE"].
+    capture : path, optional
+        A file of pcapng to write, with each packet of the program as it leaves the queue of the
+        bottleneck or is dropped there.
+    events : path, optional
+        A file to write, with a line of JSON for each packet of the program that joins a queue,
+        leaves one, is marked or dropped.
+
+    Attributes
+    ----------
+    on_delivered : callable or None
+        Called with each packet that reaches the other end.
+    on_lost : callable or None
+        Called with each packet that is lost. A transport must not learn of losses in this way; a
+        test may.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario cannot be run, or has several laws or points.
+    OSError
+        If a file cannot be written.
     """
 
-    #: called with each packet that reaches the other end
     on_delivered: Callable[[Delivered], object] | None = None
-    #: called with each packet that is lost; no transport may learn of it so, tests may
     on_lost: Callable[[Lost], object] | None = None
 
     def __init__(
@@ -67,28 +114,17 @@ class Network:
         capture: str | os.PathLike[str] | None = None,
         events: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Read a scenario.
-
-        scenario: a file, a text of TOML or a dict, as for `forebay.run`, with external traffic.
-        law: the name of a law, or a prototype, to run instead of the scenario's only one.
-        seed: of all random draws.
-        overrides: keys to set on top, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
-        capture: a file of pcapng to write, with each packet of the program as it leaves the
-            bottleneck's queue or is dropped there.
-        events: a file to write, with a line of JSON for each packet of the program that joins a
-            queue, leaves one, is marked or dropped.
-
-        Raises `ScenarioError` for a scenario that cannot be run, or with several laws or points,
-        and `OSError` for a file that cannot be written.
-        """
+        """Read a scenario."""
         name, text = text_of(scenario)
-        pairs = quantities.set_pairs(overrides or ())
+        pairs = scenario_pairs(overrides or ())
         laws = [] if law is None else [law]
         files = FilesBeside(name, pairs)
         plan = _native.plan(text, name, overrides=pairs, laws=laws, read=files, external=True)
-        for key, found in (("sweep", plan.points), ("law", plan.laws)):
-            if len(found) != 1:
-                raise ScenarioError(f"{name}: {key}: found {len(found)}, allowed: one")
+        for key, choices in (("sweep", plan.points), ("law", plan.laws)):
+            if len(choices) != 1:
+                raise ScenarioError(
+                    f"{name}: {key}: a network has one, and this has {len(choices)}"
+                )
         self._native = plan.network(seed)
         if capture is not None or events is not None:
             self._native.record(capture, events)
@@ -98,21 +134,21 @@ class Network:
 
     @property
     def flows(self) -> int:
-        """How many flows the program has."""
+        """The number of flows that belong to the program."""
         return self._native.flows
 
     @property
     def now_s(self) -> float:
-        """The time: of the last packet, timer or call of `send`."""
+        """The time of the last packet, timer or call of `send`, in seconds."""
         return self._native.now_s
 
     @property
     def end_s(self) -> float:
-        """When the scenario ends."""
+        """The end of the scenario in seconds."""
         return self._native.end_s
 
     def most_bytes(self, flow: int) -> int:
-        """The longest payload of a flow, in bytes."""
+        """Return the largest payload of a flow in bytes."""
         return self._native.most_bytes(flow)
 
     def send(
@@ -124,16 +160,26 @@ class Network:
         length: int | None = None,
         ecn: str = "not-ect",
     ) -> None:
-        """Sends a packet now.
+        """Send a packet now.
 
-        flow: its number.
-        end: that sends it, "source" or "sink".
-        payload: bytes, a number of bytes, or any object, which comes out as it is.
-        length: of the payload in bytes, without the headers that the scenario adds; by default what
-            the payload says.
-        ecn: "not-ect", "ect0", "ect1" or "ce".
+        Parameters
+        ----------
+        flow : int
+            Number of the flow.
+        end : str
+            The end that sends, "source" or "sink".
+        payload : object
+            Bytes, a number of bytes, or any object, which is delivered unchanged.
+        length : int, optional
+            Length of the payload in bytes, without the headers that the scenario adds; by default
+            that of `payload`.
+        ecn : str, default 'not-ect'
+            "not-ect", "ect0", "ect1" or "ce".
 
-        Raises `ScenarioError` for a packet that does not fit, or a flow that there is not.
+        Raises
+        ------
+        ScenarioError
+            If the packet does not fit, or there is no such flow.
         """
         if length is None:
             if isinstance(payload, int):
@@ -141,36 +187,71 @@ class Network:
             elif isinstance(payload, Sized):
                 length = len(payload)
             else:
-                found = type(payload).__name__
-                raise ScenarioError(f"length: found nothing for a {found}, allowed: bytes")
+                kind = type(payload).__name__
+                raise ScenarioError(f"length: missing; a {kind} needs its length in bytes")
         if length < 0:
-            raise ScenarioError(f"length: found {length}, allowed: at least 0")
+            raise ScenarioError(f"length: {length} is negative; give a number of bytes")
         self._native.send(flow, end, payload, length, now_s=self.now_s, ecn=ecn)
 
     def call_at(self, time_s: float, callback: Callable[[], object]) -> Timer:
-        """Call `callback` at a time, or as soon as `run` goes on where that has passed; at one
-        time packets come first.
+        """Call a function at a time.
 
-        Raises `ScenarioError` for a time that is not a finite number.
+        A time in the past means as soon as `run` continues. At the same time, packets come first.
+
+        Parameters
+        ----------
+        time_s : float
+            Time in seconds.
+        callback : Callable[[], object]
+            The function.
+
+        Returns
+        -------
+        Timer
+            The timer, which can be cancelled.
+
+        Raises
+        ------
+        ScenarioError
+            If the time is not a finite number.
         """
         if not math.isfinite(time_s):
             raise ScenarioError(f"time_s: {time_s} is not a time; give seconds as a finite number")
-        # As the network has it, in whole ns.
+        # The network has time in whole nanoseconds.
         timer = Timer(round(time_s * 1e9) / 1e9, self._set, callback)
         self._set += 1
         heapq.heappush(self._timers, timer)
         return timer
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
-        """Calls `callback` so long after now."""
+        """Call a function after a delay in seconds.
+
+        Parameters
+        ----------
+        delay_s : float
+            The delay.
+        callback : Callable[[], object]
+            The function.
+
+        Returns
+        -------
+        Timer
+            The timer, which can be cancelled.
+        """
         return self.call_at(self.now_s + delay_s, callback)
 
     def stop(self) -> None:
-        """Ends `run` after the callback that calls this."""
+        """End `run` after the callback that calls this method."""
         self._stopped = True
 
     def run(self, until_s: float | None = None) -> None:
-        """Lets time pass until `until_s`, the end of the scenario, or `stop`."""
+        """Let time pass until a time, the end of the scenario, or `stop`.
+
+        Parameters
+        ----------
+        until_s : float, optional
+            Time in seconds; the end of the scenario by default.
+        """
         self._stopped = False
         end_s = self.end_s if until_s is None else until_s
         while not self._stopped:
@@ -190,9 +271,15 @@ class Network:
                 return
 
     def finish(self) -> Observed:
-        """Run to the end of the scenario, where nothing more is sent but by its own traffic, and
-        return what was observed at the bottleneck. Raises `OSError` where a capture or a log of
-        events could not be written to its end."""
+        """Run to the end of the scenario and return the observations at the bottleneck.
+
+        The program sends nothing more; the simulated traffic goes on.
+
+        Raises
+        ------
+        OSError
+            If a capture or a log of events could not be completed.
+        """
         return self._native.finish()
 
 
@@ -205,18 +292,29 @@ def session(
     interval: str = "10ms",
     law: str | Prototype | None = None,
 ) -> Session:
-    """One run of a scenario's first point, which waits after each sample.
+    """Return a run of a scenario's first point that waits after each sample.
 
-    scenario: a file, a text of TOML or a dict, as for `forebay.run`. Its `sample` is the step.
-    seed: of the run; the runs of `forebay.run` have 1, 2, and so on.
-    overrides: keys to set on top, {"sample": "50ms"} or ["sample=50ms"].
-    target, interval: set-point of the law that the caller steers, and the time between two samples
-        of its controller.
-    law: the name of a law, or a prototype, to run instead; it cannot be steered.
+    Parameters
+    ----------
+    scenario : Source
+        A file, a text of TOML or a dict, as for `forebay.run`. Its `sample` is the step.
+    seed : int, default 1
+        Seed of the run; the runs of `forebay.run` have 1, 2, and so on.
+    overrides : Overrides, optional
+        Keys to set on top, such as {"sample": "50ms"} or ["sample=50ms"].
+    target : str, default '50p'
+        Set-point of the law that the caller steers.
+    interval : str, default '10ms'
+        Sampling time of that law's controller.
+    law : str | Prototype, optional
+        A law to run instead; it cannot be steered.
 
-    Raises `ScenarioError` for a scenario that cannot be run.
+    Raises
+    ------
+    ScenarioError
+        If the scenario cannot be run.
     """
-    # One that is steered takes the place of a law; it is of every queue as the one without is.
+    # The law that the caller steers takes the place of the baseline, which suits every queue.
     chosen = registries.baseline()["name"] if law is None else law
     plan = experiment.read(scenario, laws=[chosen], overrides=overrides or ()).plan
     steered = None if law is not None else target

@@ -1,4 +1,4 @@
-"""Points, links, changes and warnings of runs, in words."""
+"""Describe points, links, changes and warnings of runs in words for tables, figures and pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from forebay._base import input_file, quantities, words
+from forebay._base import input_file, quantities, registries, words
 from forebay.experiment import steady_state
 
 if TYPE_CHECKING:
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Swept:
-    """Something that differs from point to point."""
+    """A setting that differs from point to point of a sweep.
+
+    Attributes
+    ----------
+    name : str
+        Name of the setting, such as "rate".
+    value : str
+        Its value at the point, such as "30 Mbit/s".
+    text : str
+        Name and value together, such as "rate = 30 Mbit/s".
+    """
 
     name: str
     value: str
@@ -27,12 +37,25 @@ class Swept:
 
 
 def point(info: PointInfo) -> str:
-    """A point of the sweep, such as "63 ftp + 126 mice, rate = 30 Mbit/s"."""
-    return ", ".join(one.text for one in _swept(info)) or info.label
+    """Return the name of a point of the sweep, such as "63 ftp + 126 mice, rate = 30 Mbit/s"."""
+    return ", ".join(swept.text for swept in _swept(info)) or info.label
 
 
 def place(info: PointInfo, link: int) -> str:
-    """A point and, where there are several, the link with this number; empty for the only one."""
+    """Return the name of a point, followed by the name of the link if the point has several.
+
+    Parameters
+    ----------
+    info : PointInfo
+        The point.
+    link : int
+        Index of the link at the point.
+
+    Returns
+    -------
+    str
+        The name; empty for the only link of the only point.
+    """
     name = info.links[link].name if len(info.links) > 1 else ""
     if name and link == 0 and name != "bottleneck":
         name += " (bottleneck)"
@@ -40,7 +63,7 @@ def place(info: PointInfo, link: int) -> str:
 
 
 def warnings(result: Result) -> list[tuple[str, str]]:
-    """Return warnings on the means: sentences, each with a command that helps or ""."""
+    """Return the warnings about the means of a result, each with a command that helps or ""."""
     points = dict(result.points())
     return in_words(result.warnings, points, f"{len(points)} points")
 
@@ -48,7 +71,22 @@ def warnings(result: Result) -> list[tuple[str, str]]:
 def in_words(
     findings: Sequence[tuple[Finding, int]], points: Mapping[int, PointInfo], looked_at: str
 ) -> list[tuple[str, str]]:
-    """As `warnings`; `points` has those that were looked at, and `looked_at` says how many."""
+    """Return findings as sentences, each with a command that helps or "".
+
+    Parameters
+    ----------
+    findings : Sequence[tuple[Finding, int]]
+        Findings, each with the number of points that have it.
+    points : Mapping[int, PointInfo]
+        The points that were examined, by index.
+    looked_at : str
+        The number of examined points in words, such as "12 points".
+
+    Returns
+    -------
+    list[tuple[str, str]]
+        Pairs of a sentence and a command; remarks on captures come before the findings.
+    """
     first = next(iter(points.values()), None)
     sentences = [(f"{text}.", "") for text in (steady_state.unmarked(first) if first else ())]
     remarks = (text for info in points.values() for text in file_remarks(info))
@@ -56,18 +94,19 @@ def in_words(
     for finding, count in findings:
         at = f" at {point(points[finding.point])}" if len(points) > 1 else ""
         share = f" ({count} of {looked_at})" if len(points) > 1 else ""
-        sentences.append((f"{finding.law}{at}: {finding.text}{share}.", finding.command))
+        law = registries.title_of(finding.law)
+        sentences.append((f"{law}{at}: {finding.text}{share}.", finding.command))
     return sentences
 
 
 def file_remarks(info: PointInfo) -> Iterator[str]:
-    """Yield what was left out of the captures of a point, and what was taken otherwise."""
+    """Yield sentences about frames of a point's captures that were omitted or adjusted."""
     for traffic in info.traffic:
         counts = traffic.frames
         if counts is None:
             continue
         left_out = f"of {counts.frames} frames"
-        for count, are in [
+        for count, fate in [
             (counts.not_ip, "are not IP packets and were left out"),
             (counts.too_short, "hold too little of their packets and were left out"),
             (counts.without_time, "have no time and were left out"),
@@ -78,53 +117,79 @@ def file_remarks(info: PointInfo) -> Iterator[str]:
         ]:
             if count:
                 name = input_file.printable(traffic.file or "")
-                yield f"{name}: {count} {left_out} {are}"
+                yield f"{name}: {count} {left_out} {fate}"
 
 
 def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
-    """Texts of the points along an axis, and the label of the axis."""
-    swept = [_swept(one) for one in points]
-    if len({tuple(one.name for one in some) for some in swept}) == 1 and len(swept[0]) == 1:
-        return [some[0].value for some in swept], swept[0][0].name
-    labels = [one.label for one in points]
-    texts = ["\n".join(one.text for one in some) for some in swept]
+    """Return the labels of the points along an axis, and the label of the axis.
+
+    The axis has a label only if all points differ in the same single setting.
+    """
+    settings = [_swept(point) for point in points]
+    names = {tuple(setting.name for setting in of_point) for of_point in settings}
+    if len(names) == 1 and len(settings[0]) == 1:
+        return [of_point[0].value for of_point in settings], settings[0][0].name
+    texts = ["\n".join(setting.text for setting in of_point) for of_point in settings]
+    labels = [point.label for point in points]
     return [text or label for text, label in zip(texts, labels, strict=True)], ""
 
 
-def axis(found: Axis, info: PointInfo) -> tuple[str, str]:
-    """Name and unit of an axis of the sweep, at any of its points."""
-    names = [_swept(info, {key: info.settings[key]})[0].name for key in found.keys]
-    return " / ".join(dict.fromkeys(names)), found.unit if found.one else ""
+def axis(swept: Axis, info: PointInfo) -> tuple[str, str]:
+    """Return the name and the unit of an axis of the sweep.
+
+    Parameters
+    ----------
+    swept : Axis
+        The axis.
+    info : PointInfo
+        Any point of the sweep.
+
+    Returns
+    -------
+    tuple[str, str]
+        Name and unit; the unit is empty if the axis mixes units.
+    """
+    names = [_swept(info, {key: info.settings[key]})[0].name for key in swept.keys]
+    return " / ".join(dict.fromkeys(names)), swept.unit if swept.one else ""
 
 
 def _swept(info: PointInfo, settings: Mapping[str, Any] | None = None) -> list[Swept]:
-    """Flows of all traffic together, laws that get the same value together; of some `settings`, or
-    of all."""
+    """Return the settings of a point as name, value and text.
+
+    The flow counts of all traffic become one entry, and laws that share a value become one entry.
+
+    Parameters
+    ----------
+    info : PointInfo
+        The point.
+    settings : Mapping[str, Any], optional
+        The settings to describe, by key; by default all that the sweep sets.
+    """
     flows: list[tuple[str, str]] = []
-    others: dict[tuple[str, str], list[str]] = {}
-    for path, found in (info.settings if settings is None else settings).items():
+    rest_of_settings: dict[tuple[str, str], list[str]] = {}
+    for path, setting in (info.settings if settings is None else settings).items():
         section, _, rest = path.partition(".")
         table, _, key = rest.rpartition(".")
         value = " / ".join(
-            words.quantity(quantities.toml(one))
-            for one in (found if isinstance(found, list) else [found])
+            words.quantity(quantities.toml(value))
+            for value in (setting if isinstance(setting, list) else [setting])
         )
         if section == "traffic":
-            labels = [one.label for one in info.traffic]
-            kinds = [one.kind for one in info.traffic]
+            labels = [traffic.label for traffic in info.traffic]
+            kinds = [traffic.kind for traffic in info.traffic]
             label = _named(table, labels, kinds)
             if key == "flows":
                 flows.append((value, label))
             else:
-                others.setdefault((key, value), []).append(label)
+                rest_of_settings.setdefault((key, value), []).append(label)
         elif section == "link":
             names = [link.name for link in info.links[1:]]
-            others.setdefault((key, value), []).append(_named(table, names))
+            rest_of_settings.setdefault((key, value), []).append(_named(table, names))
         elif section == "law":
             labels = [law.label for law in info.laws]
-            others.setdefault((key, value), []).append(_named(table, labels))
+            rest_of_settings.setdefault((key, value), []).append(_named(table, labels))
         else:
-            others.setdefault((rest or path, value), [])
+            rest_of_settings.setdefault((rest or path, value), [])
     swept = []
     if len(flows) == 1:
         ((count, label),) = flows
@@ -132,8 +197,8 @@ def _swept(info: PointInfo, settings: Mapping[str, Any] | None = None) -> list[S
     elif flows:
         together = " + ".join(f"{count} {label}" for count, label in flows)
         swept.append(Swept("flows", together, together))
-    keys = [key for key, _ in others]
-    for (key, value), owners in others.items():
+    keys = [key for key, _ in rest_of_settings]
+    for (key, value), owners in rest_of_settings.items():
         # The owners are named only where the key has several values.
         whose = f" of {' and '.join(owners)}" if owners and keys.count(key) > 1 else ""
         swept.append(Swept(f"{key}{whose}", value, f"{key}{whose} = {value}"))
@@ -141,8 +206,10 @@ def _swept(info: PointInfo, settings: Mapping[str, Any] | None = None) -> list[S
 
 
 def _named(name: str, labels: list[str], kinds: list[str] | None = None) -> str:
-    """The label of a table that a path names by its number, its label or its kind; the name itself
-    where only some of the tables take part."""
+    """Return the label of the table that a key names by index, label or kind.
+
+    The name itself is returned where only some of the tables take part.
+    """
     if name.isdigit() and int(name) < len(labels):
         return labels[int(name)]
     if kinds is not None and name not in labels and name in kinds:
@@ -150,18 +217,39 @@ def _named(name: str, labels: list[str], kinds: list[str] | None = None) -> str:
     return name
 
 
-def changes(point: PointInfo, most: int) -> list[str]:
-    """The first `most` changes during the run."""
+def changes(point: PointInfo, limit: int) -> list[str]:
+    """Return sentences about the first changes during the run.
+
+    Parameters
+    ----------
+    point : PointInfo
+        The point.
+    limit : int
+        The largest number of changes to describe; one more line counts the rest.
+    """
     texts = [
         f"{change.time_s:g} s: {' '.join(what_changes(point, change))}"
-        for change in point.changes[:most]
+        for change in point.changes[:limit]
     ]
-    left = len(point.changes) - most
-    return [*texts, f"{left} more"] if left > 0 else texts
+    remaining = len(point.changes) - limit
+    return [*texts, f"{remaining} more"] if remaining > 0 else texts
 
 
 def what_changes(point: PointInfo, change: ChangeInfo) -> tuple[str, str]:
-    """What a change is of, and to what."""
+    """Return the quantity that a change sets, and its new value, in words.
+
+    Parameters
+    ----------
+    point : PointInfo
+        The point of the run.
+    change : ChangeInfo
+        One of its changes.
+
+    Returns
+    -------
+    tuple[str, str]
+        For example ("rate of uplink", "20 Mbit/s").
+    """
     if change.flows is not None and change.traffic is not None:
         label = point.traffic[change.traffic].label
         return f"number of {label} flows", str(change.flows)
@@ -177,12 +265,32 @@ def what_changes(point: PointInfo, change: ChangeInfo) -> tuple[str, str]:
 
 
 def at_link(point: PointInfo, link: int, word: str = "at") -> str:
-    """ " at NAME", empty for the only link."""
+    """Return " at NAME" for a link, or "" for the only link of a point.
+
+    Parameters
+    ----------
+    point : PointInfo
+        The point.
+    link : int
+        Index of the link.
+    word : str, default 'at'
+        Preposition before the name.
+    """
     return f" {word} {point.links[link].name}" if len(point.links) > 1 else ""
 
 
-def measured_over(result: Result, point: PointInfo, one: str = "one seed") -> str:
-    """The window and the seeds of metrics: "from 5 s to 20 s, over all 3 seeds"."""
+def measured_over(result: Result, point: PointInfo, single_seed: str = "one seed") -> str:
+    """Return the window and the seeds of metrics, such as "from 5 s to 20 s, over all 3 seeds".
+
+    Parameters
+    ----------
+    result : Result
+        The result that has the metrics.
+    point : PointInfo
+        The point.
+    single_seed : str, default 'one seed'
+        Words for a result that has one seed.
+    """
     start, end = point.measure_s
-    spread = f"all {result.seeds} seeds" if result.seeds > 1 else one
+    spread = f"all {result.seeds} seeds" if result.seeds > 1 else single_seed
     return f"from {start:g} s to {end:g} s, over {spread}"

@@ -1,10 +1,10 @@
-"""Engines: what takes a scenario that has been read, and gives runs, each with its trace.
+"""The interface between a scenario and the engines that run it.
 
     scenario ──▶ engine ──▶ trace
 
-`packets` is the default. Each other engine is a module with its `ENGINE`, in the room of what it
-runs on. What comes after them (metrics, tables, figures, pages and the store) uses of an engine
-what is declared here.
+The default engine is `packets`. Every other engine is a module that defines `ENGINE`, in the room
+of the system that it runs on. Everything after the trace (metrics, tables, figures, pages and the
+store) uses an engine only through the protocols of this module.
 """
 
 from __future__ import annotations
@@ -29,49 +29,94 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """How a program of a scenario ended."""
+    """The outcome of a program that was traffic of a scenario.
 
-    #: Index into the point's traffic.
+    Attributes
+    ----------
+    traffic : int
+        Index into the point's traffic.
+    end : str
+        "client" or "server".
+    command : str
+        The command line of the program.
+    status : int | None
+        Exit status; None if it was stopped at the end of the scenario.
+    output : str
+        Path of its output in the folder of the result.
+    """
+
     traffic: int
-    #: "client" or "server".
     end: str
     command: str
-    #: Exit status; None where it was stopped at the scenario's end.
     status: int | None
-    #: Where the result has what it wrote.
     output: str
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What a run leaves beside its trace."""
+    """Files and program outcomes of a run, in addition to its trace.
+
+    Attributes
+    ----------
+    programs : Sequence[ProgramEnd]
+        Outcomes of the run's programs.
+    files : Mapping[str, Path]
+        Path of each file at present, by its name in the folder of the result.
+    holder : object, optional
+        Object that keeps the files; they are deleted with it.
+    """
 
     programs: Sequence[ProgramEnd]
-    #: Files by their names in the result's folder, and where they are until then.
     files: Mapping[str, Path]
-    #: What keeps them there.
     holder: object = None
 
 
 def file_name(plan: Plan, key: Key) -> str:
-    """Of what a run leaves: the law's label, the number of the point where there are several, and
-    the seed."""
+    """Return the name that the files of a run share: its law, point and seed.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the experiment.
+    key : Key
+        Point, law and seed of the run.
+
+    Returns
+    -------
+    str
+        The name without a suffix; it names the point only if the plan has several.
+    """
     point, law, seed = key
     return run_name(plan.laws[law], point if len(plan.points) > 1 else None, seed)
 
 
 def run_name(law: str, point: int | None, seed: int) -> str:
-    """Such a name of parts; `point` is None where it is the only one."""
+    """Return the name of a run for files, such as "pi-p3-1".
+
+    Parameters
+    ----------
+    law : str
+        Label of the law; characters that a file name cannot have become "_".
+    point : int | None
+        Index of the point; None omits it.
+    seed : int
+        The seed.
+    """
     label = re.sub(r"[^\w.-]+", "_", law)
     return f"{label}-{'' if point is None else f'p{point}-'}{seed}"
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A fact about a run that a reader must know before its numbers, and its kind.
+    """A fact about a run that a reader must know before its numbers.
 
-    kind: "void" where the numbers prove nothing, as of packets that came late; "program" for what a
-        program of the scenario did.
+    Attributes
+    ----------
+    kind : Literal['void', 'program']
+        "void" if the numbers prove nothing, for example because packets were released late;
+        "program" for the outcome of a program of the scenario.
+    text : str
+        The fact as a clause.
     """
 
     kind: Literal["void", "program"]
@@ -82,17 +127,16 @@ class Remark:
 
 
 def void(remarks: Iterable[Remark]) -> list[str]:
-    """Return those of a run's remarks that make it void, in words."""
+    """Return the texts of those remarks that make a run void."""
     return [str(remark) for remark in remarks if remark.kind == "void"]
 
 
 class Planned(Protocol):
-    """The input of an engine: an experiment (`experiment.Experiment`) that has been read and
-    checked."""
+    """The input of an engine: an experiment that has been read and checked (`Experiment`)."""
 
     @property
     def plan(self) -> Plan:
-        """Points, laws and seeds."""
+        """The points, laws and seeds."""
 
     @property
     def path(self) -> str:
@@ -104,7 +148,7 @@ class Planned(Protocol):
 
 
 class RunningBatch(Protocol):
-    """Runs under way, which go on by themselves: no call of these waits for one."""
+    """Runs that proceed in the background; no method of this protocol waits for one."""
 
     @property
     def done(self) -> bool:
@@ -126,7 +170,7 @@ class RunningBatch(Protocol):
         """A text to add to the progress bar, such as ", 2 made again"; mostly empty."""
 
     def progress(self) -> float:
-        """Share of the work that is done: 0 to 1."""
+        """Return the share of the work that is done, from 0 to 1."""
 
     def take(self) -> tuple[list[Run], list[Fault]]:
         """Return the runs that finished and the runs that failed since the last call.
@@ -136,66 +180,96 @@ class RunningBatch(Protocol):
         """
 
     def fail_longer_than(self, most_s: float) -> None:
-        """Fails each run that has been under way for longer; called now and then."""
+        """Fail each run that has been under way for longer than `most_s`; called repeatedly."""
 
     def cancel(self) -> None:
-        """Ends the runs soon, and starts no further one. May be called again until `done`."""
+        """End the runs soon and start no further one. May be called again until `done`."""
 
 
 class Engine(Protocol):
-    """Something that takes a scenario and gives traces."""
+    """An object that runs scenarios and produces traces."""
 
     @property
     def name(self) -> str:
-        """The name by which it is chosen."""
+        """The name that selects the engine."""
 
     @property
     def in_words(self) -> str:
-        """What made the runs, as a sentence of a report ends: "simulated packet by packet"."""
+        """The end of a sentence about how the runs were made: "simulated packet by packet"."""
 
     @property
     def runs_programs(self) -> bool:
-        """Whether traffic may be programs (`kind = "program"`)."""
+        """True if traffic may be a program (`kind = "program"`)."""
 
     @property
     def kernel_keys(self) -> Collection[str]:
-        """Keys of a scenario's table `[kernel]` that it follows."""
+        """The keys of a scenario's table `[kernel]` that the engine honours."""
 
     def check(self, experiment: Planned) -> None:
-        """Refuses what this engine cannot run, before anything runs. Raises `ScenarioError`, with
-        one line that has the file, the key, what was found and what is allowed."""
+        """Check that the engine can run an experiment, before anything runs.
+
+        Parameters
+        ----------
+        experiment : Planned
+            The experiment.
+
+        Raises
+        ------
+        ScenarioError
+            If it cannot; the message is one line with the file, the key, and what would be right.
+        """
 
     def version(self) -> str | None:
-        """What the numbers of a run depend on beside the scenario and the version of the
-        simulator: the digest of a stored run has it. Empty where there is nothing; None where runs
-        are not repeatable, which keeps them out of the store."""
+        """Return a digest of what the numbers depend on besides the scenario and Forebay itself.
+
+        The store files a run under this version. It is empty if the numbers depend on nothing else,
+        and None if runs are not repeatable, so that they are not stored.
+        """
 
     def start(
         self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
     ) -> RunningBatch:
-        """Starts the runs in `only`, `threads` at a time, and returns at once.
+        """Start runs in the background and return at once.
 
-        Without `samples`, runs keep only their metrics.
+        Parameters
+        ----------
+        experiment : Planned
+            The experiment.
+        threads : int
+            The number of runs to make at a time.
+        samples : bool
+            False to keep only the metrics of each run.
+        only : Collection[Key]
+            The runs to make.
+
+        Returns
+        -------
+        RunningBatch
+            The runs under way.
         """
 
 
-#: Name of the engine that follows all of the table `[kernel]` of a scenario.
+#: Name of the engine that honours the whole table `[kernel]` of a scenario.
 KERNEL = "kernel"
 
 
 def check_repeatable(engine: Engine) -> str:
-    """The version of an engine. Raises `ParameterError` for one whose runs cannot be kept."""
+    """Return the version of an engine whose runs can be stored.
+
+    Raises
+    ------
+    ParameterError
+        If its runs are not repeatable.
+    """
     version = engine.version()
     if version is None:
-        expected = f"one whose runs can be kept, such as {PACKETS.name}"
-        raise ParameterError(
-            "engine", engine.name, expected, reason="no two runs of which are alike"
-        )
+        expected = f"an engine whose runs can be stored, such as {PACKETS.name}"
+        raise ParameterError("engine", engine.name, expected, reason="its runs cannot be repeated")
     return version
 
 
 class Packets:
-    """Our own senders and queues, packet by packet: the simulator of `forebay-sim`."""
+    """The packet simulator of `forebay-sim`, with Forebay's own senders and queues."""
 
     name = "packets"
     in_words = "simulated packet by packet"
@@ -203,16 +277,16 @@ class Packets:
     kernel_keys = ()
 
     def check(self, experiment: Planned) -> None:
-        """Every scenario that can be read can be run."""
+        """Accept every scenario: whatever can be read can be simulated."""
 
     def version(self) -> str:
-        """The version of the simulator is that of the store."""
+        """Return "": the version of the simulator is that of the store."""
         return ""
 
     def start(
         self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
     ) -> RunningBatch:
-        """Runs in background threads of `forebay-batch`."""
+        """Start the runs in background threads of `forebay-batch`."""
         return experiment.plan.start(threads, samples=samples, only=only)
 
 
@@ -220,7 +294,7 @@ PACKETS = Packets()
 
 
 def chosen_by(engine: Engine) -> list[str]:
-    """The words of a command that choose an engine; none for the default."""
+    """Return the words of a command that select an engine; none for the default."""
     return [] if engine.name == PACKETS.name else ["--engine", engine.name]
 
 
@@ -235,9 +309,19 @@ NAMES = (PACKETS.name, *MODULES)
 
 
 def named(name: str | Engine, key: str = "engine") -> Engine:
-    """Return the engine with this name; an engine is returned as it is.
+    """Return the engine with this name.
 
-    Raises `ParameterError` for an unknown name; `key` is that of the parameter.
+    Parameters
+    ----------
+    name : str | Engine
+        Name of an engine; an engine is returned unchanged.
+    key : str, default 'engine'
+        Name of the parameter, for the error.
+
+    Raises
+    ------
+    ParameterError
+        If there is no engine with this name.
     """
     if not isinstance(name, str):
         return name
@@ -245,19 +329,19 @@ def named(name: str | Engine, key: str = "engine") -> Engine:
         return PACKETS
     if name not in NAMES:
         raise ParameterError(key, name, ", ".join(NAMES))
-    # Loaded when it is asked for: what an engine needs takes a while.
+    # Imported on demand: the modules of an engine take a while to load.
     engine: Engine = import_module(MODULES[name]).ENGINE
     return engine
 
 
-#: End of a program's output in which its last words are.
+#: Length of the end of a program's output that is read for its last line, in bytes.
 LAST_BYTES = 4000
-#: Exit statuses of a shell for what it cannot run, and for what it does not find.
+#: Exit statuses of a shell for a command that it cannot run, and for one that it does not find.
 NOT_THERE = (126, 127)
 
 
-class Keep:
-    """A folder for what runs leave beside their traces, on a disk: it goes with this object."""
+class ExtrasFolder:
+    """A temporary folder for files of runs; it is deleted with this object."""
 
     def __init__(self) -> None:
         self._folder = temporary_folder()
@@ -270,19 +354,30 @@ def runs_programs(plan: Plan) -> bool:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A program that has ended."""
+class EndedProgram:
+    """A program of a scenario that has ended.
 
-    #: Index into the point's traffic.
+    Attributes
+    ----------
+    traffic : int
+        Index into the point's traffic.
+    end : str
+        "client" or "server".
+    command : str
+        The command line of the program.
+    status : int | None
+        Exit status; None if it was stopped at the end of the scenario.
+    output : Path
+        File with the output of the program; it does not exist if the program never started.
+    last : str
+        The last lines of the output, or why the program did not start.
+    """
+
     traffic: int
-    #: "client" or "server".
     end: str
     command: str
-    #: Exit status; None where it was stopped at its end.
     status: int | None
-    #: What it wrote; none where it never started.
     output: Path
-    #: The end of it, or why it did not start.
     last: str
 
     @property
@@ -291,8 +386,8 @@ class Ended:
         if self.status in (0, None):
             return ""
         words = self.last.strip().splitlines()[-1:]
-        said = f": {words[0]}" if words else ""
-        return f"`{self.command}` of {self.end} ended with status {self.status}{said}"
+        reason = f": {words[0]}" if words else ""
+        return f"`{self.command}` of {self.end} ended with status {self.status}{reason}"
 
     @property
     def is_no_program(self) -> bool:
@@ -301,7 +396,7 @@ class Ended:
 
 
 def end_of(output: Path) -> str:
-    """The end of what a program wrote."""
+    """Return the last `LAST_BYTES` of a program's output; empty if the file cannot be read."""
     try:
         with output.open("rb") as file:
             file.seek(max(0, output.stat().st_size - LAST_BYTES))
@@ -310,21 +405,42 @@ def end_of(output: Path) -> str:
         return ""
 
 
-def taken(keep: Keep, name: str, programs: Sequence[Ended], capture: Path) -> Extras:
-    """Takes what is to stay out of a run's folder: its files are called by `name`."""
+def collect_extras(
+    keep: ExtrasFolder, name: str, programs: Sequence[EndedProgram], capture: Path
+) -> Extras:
+    """Copy the files of a run that the result keeps out of the run's folder.
+
+    Parameters
+    ----------
+    keep : ExtrasFolder
+        Receives the files.
+    name : str
+        Name that the files share; see `file_name`.
+    programs : Sequence[EndedProgram]
+        The programs of the run.
+    capture : Path
+        The run's capture of packets; it need not exist.
+
+    Returns
+    -------
+    Extras
+        Outcomes of the programs, and the files by their names in the folder of the result.
+    """
     ends, files = [], {}
 
-    def take(found: Path, called: str) -> str:
-        files[called] = keep.path / called.replace("/", "-")
-        shutil.copyfile(found, files[called])
-        return called
+    def take(source: Path, name_in_result: str) -> str:
+        files[name_in_result] = keep.path / name_in_result.replace("/", "-")
+        shutil.copyfile(source, files[name_in_result])
+        return name_in_result
 
     for number, program in enumerate(programs):
-        # Of one that never started there is only the reason.
+        # A program that never started has no output but the reason.
         if not program.output.exists():
             program.output.write_text(program.last + "\n")
-        called = take(program.output, f"programs/{name}-{number}.txt")
-        end = ProgramEnd(program.traffic, program.end, program.command, program.status, called)
+        name_in_result = take(program.output, f"programs/{name}-{number}.txt")
+        end = ProgramEnd(
+            program.traffic, program.end, program.command, program.status, name_in_result
+        )
         ends.append(end)
     if capture.exists():
         take(capture, f"pcap/{name}.pcapng")

@@ -1,4 +1,4 @@
-"""Reading an experiment: a scenario file becomes a plan, which has been checked."""
+"""Read an experiment: a scenario file becomes a plan that has been checked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError, reason_of
 from forebay._base.input_file import MOST_DATA_BYTES
+from forebay._base.overrides import scenario_pairs
 from forebay._base.publication import digest_of
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains
@@ -31,35 +32,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """What was run: sentences on the links, one on each traffic, and the rest."""
+    """The description of an experiment in sentences.
+
+    Attributes
+    ----------
+    link : str
+        Sentences on the bottleneck.
+    traffic : list[str]
+        A sentence on each traffic.
+    rest : str
+        Sentences on the duration, the window of measurement and the seeds.
+    other_links : list[str]
+        A sentence on each link besides the bottleneck.
+    """
 
     link: str
     traffic: list[str]
     rest: str
-    #: on each link besides the bottleneck
-    others: list[str] = field(default_factory=list)
+    other_links: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A scenario that has been read and checked, with what was chosen on top of the file."""
+    """A scenario that has been read and checked, with what was chosen on top of the file.
+
+    Attributes
+    ----------
+    plan : Plan
+        Points, laws and seeds.
+    path : str
+        Path of the scenario, for messages.
+    text : str
+        The scenario as TOML, without overrides.
+    command : str
+        The command that makes the same runs.
+    description : Description, optional
+        The experiment in words; None writes it from the plan.
+    warning : str, default ''
+        What a reader must know before the numbers.
+    idle : Sequence[int], default ()
+        Points with nothing to compare, which an overview omits.
+    files : dict[str, str]
+        Files that the scenario names, each with a hash of its contents.
+    designed : Sequence[str], default ()
+        Lines on laws that were designed for the scenario.
+    engine : Engine, default PACKETS
+        The engine that makes the runs.
+    """
 
     plan: Plan
     path: str
     text: str
-    #: The command that makes the same runs.
     command: str
-    #: What was run, in words; written from the plan where it is None.
     description: Description | None = None
-    #: What a reader must know before the numbers.
     warning: str = ""
-    #: Points with nothing to compare: an overview leaves them out.
     idle: Sequence[int] = ()
-    #: Files that the scenario names, each with a hash of its contents.
     files: dict[str, str] = field(default_factory=dict)
-    #: Lines on laws that were designed for the scenario.
     designed: Sequence[str] = ()
-    #: What makes the runs.
     engine: Engine = PACKETS
 
     @property
@@ -69,32 +98,32 @@ class Experiment:
 
     @property
     def runs(self) -> int:
-        """How many runs there are to make."""
+        """The number of runs to make."""
         return len(self.plan.points) * len(self.plan.laws) * len(self.plan.seeds)
 
     @cached_property
     def digest(self) -> str:
-        """The digest of all that the numbers depend on but the seeds: engine, points and laws.
+        """The digest of everything that the numbers depend on except the seeds.
 
-        How the file is spelled, its prose and its place are not in it. Of a law in Python it has
-        the contents of the file that it comes from.
+        It covers the engine, the points and the laws, but not how the file is spelled, its prose
+        and its path. For a law in Python it covers the contents of the file that defines it.
         """
         from forebay.experiment import run_rows  # loads polars
 
-        made = run_rows.MadeBy(self.engine.name, self.engine.version() or self.engine.name)
+        made_by = run_rows.MadeBy(self.engine.name, self.engine.version() or self.engine.name)
         points = range(len(self.plan.points))
-        configs = [run_rows.configs(self.plan, p, made, prototypes=True) for p in points]
+        configs = [run_rows.configs(self.plan, p, made_by, prototypes=True) for p in points]
         return digest_of([self.engine.name, configs])
 
 
-#: A scenario file may have so many bytes; what never ends, such as /dev/zero, has more.
+#: The largest scenario file, in bytes; an endless file, such as /dev/zero, exceeds it.
 MOST_BYTES = 16 << 20
-#: Stands for standard input.
+#: The name of standard input.
 STDIN = "-"
-#: Name in errors of a scenario without a file.
+#: The name, in errors, of a scenario without a file.
 NO_FILE = "scenario"
 
-#: A file, "-" for standard input, TOML in a text of several lines, or its tables.
+#: A scenario: a file, "-" for standard input, TOML in a text of several lines, or its tables.
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -106,17 +135,36 @@ def read(
     seeds: int | None = None,
     engine: Engine = PACKETS,
 ) -> Experiment:
-    """Reads and checks a scenario, whatever is to be made of it.
+    """Read and check a scenario.
 
-    `laws` are names, or classes as `forebay.Controller` describes them, to run instead of the
-    file's; `overrides` are set on top of it, and `seeds` is the number of seeds. `engine` makes
-    its runs. Raises `ScenarioError`, with one line that says what is wrong and what is
-    allowed, also where the engine cannot run it.
+    Parameters
+    ----------
+    source : Source
+        A TOML file, "-" for standard input, a text of several lines, or the tables of a scenario.
+    laws : str | Prototype | Sequence[str | Prototype], optional
+        Names of laws, or classes like `forebay.Controller`, that replace the laws of the file.
+    overrides : Overrides, default ()
+        Keys to set on top of the file.
+    seeds : int, optional
+        The number of seeds; that of the file by default.
+    engine : Engine, default PACKETS
+        The engine that makes the runs.
+
+    Returns
+    -------
+    Experiment
+        The experiment, ready to be executed.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario is wrong, or the engine cannot run it; the message is one line that says
+        what is wrong and what would be right.
     """
     check_seeds(seeds)
     laws = quantities.listed(laws)
     name, text = text_of(source)
-    pairs = quantities.set_pairs(overrides)
+    pairs = scenario_pairs(overrides)
     files = FilesBeside(name, pairs)
     plan = _native.plan(
         text,
@@ -127,34 +175,34 @@ def read(
         read=files,
         programs=engine.runs_programs,
     )
-    hashes = {file: hashlib.sha256(found).hexdigest() for file, found in files.found.items()}
-    # What is in no file can be given to standard input.
+    hashes = {file: hashlib.sha256(data).hexdigest() for file, data in files.contents.items()}
+    # A scenario without a file can be passed to the command on standard input.
     in_command = STDIN if name == NO_FILE else name
     command = _command(in_command, laws, pairs, seeds, engine)
-    shown = text.decode()
+    scenario_text = text.decode()
     if plan.designed:
-        shown = automatic_gains.written(shown, plan.designed)
+        scenario_text = automatic_gains.written(scenario_text, plan.designed)
     lines = automatic_gains.lines(plan)
     unread = [f"kernel.{key}" for key in plan.kernel_keys if key not in engine.kernel_keys]
     count = "counts" if len(unread) == 1 else "count"
     keys = ", ".join(unread)
     warning = f"{name}: {keys} {count} with the engine {KERNEL} alone" if unread else ""
-    read = Experiment(
+    experiment = Experiment(
         plan,
         name,
-        shown,
+        scenario_text,
         command,
         warning=warning,
         files=hashes,
         designed=lines,
         engine=engine,
     )
-    engine.check(read)
-    return read
+    engine.check(experiment)
+    return experiment
 
 
 def check_seeds(seeds: int | None) -> None:
-    """Raise `ScenarioError` unless `seeds` is a number of seeds, or None."""
+    """Raise `ParameterError` unless `seeds` is a positive number of seeds, or None."""
     if seeds is not None and (isinstance(seeds, bool) or not hasattr(seeds, "__index__")):
         expected = "a whole number of at least 1, such as 5 for the seeds 1 to 5"
         raise ParameterError("seeds", repr(seeds), expected)
@@ -163,7 +211,18 @@ def check_seeds(seeds: int | None) -> None:
 
 
 def text_of(source: Source) -> tuple[str, bytes]:
-    """Name and text of a scenario; it may be an experiment's (`named`). Raises `ScenarioError`."""
+    """Return the name and the text of a scenario.
+
+    Parameters
+    ----------
+    source : Source
+        As for `read`; a name may also be that of an experiment of the papers.
+
+    Raises
+    ------
+    ScenarioError
+        If the file cannot be read, or is too large to be a scenario.
+    """
     if isinstance(source, Mapping):
         from forebay.scenario.builder import toml  # loads tomlkit
 
@@ -181,15 +240,24 @@ def text_of(source: Source) -> tuple[str, bytes]:
         raise names.missing(name, reason_of(error)) from error
     if len(text) > MOST_BYTES:
         raise ScenarioError(
-            f"{name}: found more than {MOST_BYTES >> 20} MiB, allowed: a scenario file in TOML"
+            f"{name}: larger than {MOST_BYTES >> 20} MiB; a scenario is a short file in TOML"
         )
     return name, text
 
 
 class FilesBeside:
-    """Reads the files that a scenario at `path` names, and keeps in `found` what was in them.
+    """A reader of the files that a scenario names, relative to the folder of the scenario.
 
-    overrides: keys that were set on top of it; what they name may be a file as from here.
+    Parameters
+    ----------
+    path : str or path
+        The scenario. P overrides (sequence of pairs, default ()): Keys that were set on top of it;
+        a file that they name may be relative to the working directory.
+
+    Attributes
+    ----------
+    contents : dict of str to bytes
+        The contents of the files that were read, by name.
     """
 
     def __init__(
@@ -197,26 +265,32 @@ class FilesBeside:
     ) -> None:
         self._path = os.fspath(path)
         self._from_here = {value.strip("\"'") for _, value in overrides}
-        self.found: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}
 
     def __call__(self, name: str) -> bytes | None:
-        """None for what cannot be read. Raises `ScenarioError` for a file that is too large."""
+        """Return the contents of a file; None if it cannot be read.
+
+        Raises
+        ------
+        ScenarioError
+            If the file is too large.
+        """
         file = names.path(self._path).parent / name
         if name in self._from_here and not file.exists():
             file = Path(name)
         try:
-            # What is no file, such as a pipe, might never end.
+            # A pipe or a device might never end.
             if not file.is_file():
                 return None
             size = file.stat().st_size
             if size <= MOST_DATA_BYTES:
-                self.found[name] = file.read_bytes()
-                return self.found[name]
+                self.contents[name] = file.read_bytes()
+                return self.contents[name]
         except (OSError, ValueError):
             return None
         raise ScenarioError(
-            f"{self._path}: {name}: found a file of {size / 1e9:.1f} GB, allowed: at most "
-            f"{MOST_DATA_BYTES / 1e9:g} GB (editcap -s 100 keeps the headers of a capture)"
+            f"{self._path}: {name}: the file has {size / 1e9:.1f} GB, and at most "
+            f"{MOST_DATA_BYTES / 1e9:g} GB are read (editcap -s 100 keeps the headers of a capture)"
         )
 
 
@@ -227,6 +301,7 @@ def _command(
     seeds: int | None,
     engine: Engine,
 ) -> str:
+    """Return the command that makes the runs of an experiment."""
     words = ["forebay", "run", path, *chosen_by(engine)]
     for law in laws:
         words += ["--law", law if isinstance(law, str) else _where(law)]
@@ -238,6 +313,7 @@ def _command(
 
 
 def _where(prototype: Prototype) -> str:
+    """Return FILE:CLASS of a law in Python, as `--law` takes it."""
     name = getattr(prototype, "__name__", type(prototype).__name__)
     module = sys.modules.get(getattr(prototype, "__module__", ""))
     file = getattr(module, "__file__", None)

@@ -1,9 +1,9 @@
-"""Data files of flent, `.flent.gz`: JSON with series over one grid of times.
+"""Read and write the data files of flent (`.flent.gz`): JSON with series over one grid of times.
 
-`write` makes one of each run; `read` takes one, of flent or of Forebay, and returns queuing delays
-and goodput while the load lasts. The files follow version 4 of the format (resultset.py of flent).
-flent pings alone for some seconds on both sides of the load, so that a reader knows the round trip
-without a queue; a value is missing where a series was not measured.
+`write` makes one file of each run. `read` takes a file, of flent or of Forebay, and returns queuing
+delays and goodput while the load lasts. The files follow version 4 of the format (resultset.py of
+flent). flent pings alone for some seconds before and after the load, so that a reader knows the
+round trip without a queue. A value is null where a series was not measured.
 """
 
 from __future__ import annotations
@@ -38,40 +38,53 @@ if TYPE_CHECKING:
 
 SUFFIX = ".flent.gz"
 VERSION = 4
-#: Between two values of a series where goodput over time is not known: flent's own default.
+#: Time between two values of a series if goodput over time is not known: flent's default.
 STEP_S = 0.2
 PING = "Ping (ms) ICMP"
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-#: Key of the metadata with what flent has no word for.
+#: Key of the metadata for facts that flent has no key for.
 OURS = "FOREBAY"
-#: Simulated time has no date, and the same run gives the same file.
+#: Start of every run: simulated time has no date, and the same run must give the same file.
 BEGIN = "1970-01-01T00:00:00.000000Z"
 MBIT_S, MS = "Mbits/s", "ms"
 
 
 def write(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
-    """A file for each run; returns where they are.
+    """Write a data file of flent for each run of a result.
 
-    The ping of a run is how long the bottleneck sends what is in its queue, on top of the shortest
-    round trip; with a queue for each flow, that of the flows with the load.
+    The ping series of a run is the time that the bottleneck needs to send its queue, added to the
+    shortest round trip. With one queue per flow, the queue is that of the flows with the load.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    folder : str | os.PathLike[str]
+        The folder for the files.
+
+    Returns
+    -------
+    list[Path]
+        The paths of the files.
     """
     files = {}
     for run in result.runs:
         name = _name(result, run)
-        told = json.dumps(quantities.finite(_data(result, run, name)), sort_keys=True)
-        # Without the time of writing: the same run is the same file.
-        files[name] = gzip.compress(told.encode(), mtime=0)
+        document = json.dumps(quantities.finite(_data(result, run, name)), sort_keys=True)
+        # mtime=0 omits the time of writing, so that the same run gives the same file.
+        files[name] = gzip.compress(document.encode(), mtime=0)
     return publish(folder, files)
 
 
 def _name(result: Result, run: Run) -> str:
-    """Law, point and seed, in letters that every disk takes."""
+    """Return a file name of law, point and seed whose characters every file system accepts."""
     parts = [result.plan.laws[run.law], result.plan.points[run.point].label, f"seed{run.seed}"]
     return "-".join(re.sub(r"[^\w.]+", "_", part).strip("_") for part in parts if part) + SUFFIX
 
 
 def _data(result: Result, run: Run, name: str) -> dict[str, Any]:
+    """Return the document of a run."""
     plan = result.plan
     point = plan.points[run.point]
     base_s = _round_trip_s(result, point)
@@ -147,7 +160,11 @@ def _about(result: Result, run: Run, name: str) -> dict[str, Any]:
 def _round_trip_s(result: Result, point: PointInfo) -> float:
     """Return the shortest round trip of the flows without a queue, or that of a link."""
     rtts_s = [rtt_s for traffic in point.traffic for rtt_s in traffic.rtts_s]
-    return min(rtts_s) if rtts_s else sum(it.links[0].delay_s[0] for it in result.plan.points)
+    return (
+        min(rtts_s)
+        if rtts_s
+        else sum(point_of_plan.links[0].delay_s[0] for point_of_plan in result.plan.points)
+    )
 
 
 def _queue_s(run: Observed, point: PointInfo) -> Floats:
@@ -157,16 +174,16 @@ def _queue_s(run: Observed, point: PointInfo) -> Floats:
     return bits / rates_bps
 
 
-def _flows_bps(run: Observed, count: int) -> list[Floats]:
-    """Goodput of each flow over time; nothing where some traffic has too many flows for that."""
-    if any(of.quantiles for of in run.goodput):
+def _flows_bps(run: Observed, length: int) -> list[Floats]:
+    """Return the goodput of each flow over time; empty if a traffic has too many flows."""
+    if any(series.quantiles for series in run.goodput):
         return []
-    columns = [np.asarray(column, float) for of in run.goodput for column in of.columns]
-    return [np.pad(column[:count], (0, max(0, count - len(column)))) for column in columns]
+    columns = [np.asarray(column, float) for series in run.goodput for column in series.columns]
+    return [np.pad(column[:length], (0, max(0, length - len(column)))) for column in columns]
 
 
 def _total_bps(run: Observed, point: PointInfo, ends_s: Floats) -> Floats:
-    """Return the goodput over time: departures, scaled by goodput over departures in the window."""
+    """Return the goodput over time: departures times the window's goodput per departure."""
     times_s = run.samples["time_s"]
     departed = np.cumsum(run.samples["departed_bytes"] * 8.0)
     sent = np.interp(ends_s, times_s, departed)
@@ -181,7 +198,7 @@ def _total_bps(run: Observed, point: PointInfo, ends_s: Floats) -> Floats:
 SUFFIXES = (".flent.gz", ".flent.bz2", ".flent", ".flnt")
 #: Largest file that is read, decompressed; in memory it may take ten times as much.
 MOST_BYTES = 64 << 20
-#: Units of series, in bit/s and in seconds; the first of each is meant where a file names none.
+#: Units of series, in bit/s and in seconds; a series without a unit has the first of its mapping.
 RATE_UNITS = {"Mbits/s": 1e6, "Kbits/s": 1e3, "Kbps": 1e3, "Mbps": 1e6, "Gbits/s": 1e9} | {
     "bits/s": 1.0,
     "bps": 1.0,
@@ -189,9 +206,9 @@ RATE_UNITS = {"Mbits/s": 1e6, "Kbits/s": 1e3, "Kbps": 1e3, "Mbps": 1e6, "Gbits/s
 TIME_UNITS = {"ms": 1e-3, "s": 1.0, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 #: Last words of the names of series that flent derives from others.
 DERIVED = {"avg", "sum", "total", "totals", "fairness"}
-#: Beyond this no series is plausible, in any of the units.
+#: The largest plausible value of a series, in any of the units.
 LARGEST_VALUE = 1e15
-#: A ping within the load that is shorter than this share of all outside it is reported.
+#: A ping under load is reported if it is shorter than this share of the shortest ping without load.
 SHORTER = 0.9
 #: A series with fewer values than this share of the load's times is reported.
 SPARSE = 0.5
@@ -256,6 +273,7 @@ def read(file: str | os.PathLike[str]) -> FlentRun:
 
 
 def _document(text: str) -> Mapping[str, Any]:
+    """Parse a data file, and check the version of its format."""
     document = input_file.parse_json(text)
     version = document.get("version", 1)
     if not isinstance(version, int) or not 1 <= version <= VERSION:
@@ -286,7 +304,7 @@ def _column(value: Any, name: str, count: int | None = None) -> Floats:
 
 @dataclass
 class Series:
-    """The series of a file by what they say, in SI units, on one grid of times.
+    """The series of a file by what they measure, in SI units, on one grid of times.
 
     Attributes
     ----------
@@ -313,6 +331,7 @@ class Series:
 
 
 def _series(document: Mapping[str, Any], metadata: Mapping[str, Any]) -> Series:
+    """Sort the series of a document by what they measure."""
     times_s = _column(document.get("x_values"), "x_values")
     if not len(times_s) or np.any(np.isnan(times_s)) or np.any(np.diff(times_s) <= 0):
         raise FormatError("x_values are not times in order")
@@ -364,6 +383,7 @@ def _place(
 
 
 def _run(document: Mapping[str, Any]) -> FlentRun:
+    """Compute the delays and the goodput under load of a document."""
     metadata = table(document.get("metadata"), "metadata")
     ours = optional_table(metadata.get(OURS), OURS)
     series = _series(document, metadata)
@@ -407,10 +427,12 @@ def _run(document: Mapping[str, Any]) -> FlentRun:
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:
+    """Return an optional text of a table; "" if it is absent."""
     return optional_text(table.get(key), key)
 
 
 def _measured_s(ours: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the window of measurement that Forebay wrote into a file."""
     measured = ours.get("measure_s")
     if not isinstance(measured, list) or len(measured) != 2:
         raise FormatError(f"measure_s of {OURS} is not a start and an end")
@@ -419,12 +441,11 @@ def _measured_s(ours: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _load(series: Series, metadata: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return masks of the times under load, and of those that are surely without it.
+    """Return masks of the times under load, and of the times that are certainly without load.
 
-    The series of flows say when the load was there: they have values between its start and its
-    end. The lengths in the metadata say when it was meant to be there; flows may begin later, as
-    netperf's reports do, and end later. Times of which the two disagree are without load for
-    neither.
+    The series of flows have values between the actual start and end of the load. The lengths in
+    the metadata give the planned start and end; flows may begin later, as netperf's reports do,
+    and end later. Where the two disagree, a time belongs to neither mask.
     """
     times_s = series.times_s
     loads = [*(series.flows or _sums(series)).values(), *series.other_load.values()]
@@ -436,7 +457,7 @@ def _load(series: Series, metadata: Mapping[str, Any]) -> tuple[Any, Any]:
             inside = (times_s > meant[0] + 1e-9) & (times_s <= meant[1] + 1e-9)
         return inside, ~inside
     first, last = np.flatnonzero(active)[[0, -1]]
-    # A value is of the time before it.
+    # A value describes the interval that ends at its time.
     start_s = float(times_s[first - 1]) if first else -math.inf
     end_s = float(times_s[last])
     inside = (times_s > start_s + 1e-9) & (times_s <= end_s + 1e-9)
@@ -447,10 +468,10 @@ def _load(series: Series, metadata: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _meant_s(metadata: Mapping[str, Any], times_s: Floats) -> tuple[float, float] | None:
-    """Return the start and the end of the load by the lengths of the metadata.
+    """Return the planned start and end of the load, from the lengths in the metadata.
 
-    flent pings alone for equally long before and after the load. None where the lengths say
-    nothing of such times.
+    flent pings alone for equally long before and after the load. The result is None if the lengths
+    leave no such times.
     """
     whole_s, load_s = (
         input_file.optional_number(metadata.get(key), key) for key in ("TOTAL_LENGTH", "LENGTH")
@@ -467,10 +488,10 @@ def _delays(
     base_s: float | None,
     remarks: list[str],
 ) -> Floats:
-    """Return the queuing delays of all ping series, each above the round trip without a queue.
+    """Return the queuing delays of all ping series: each ping less the round trip without a queue.
 
-    A host's round trip is the least ping of its record, which the time without load has; `base_s`
-    is that of a file that knows it.
+    The round trip of a host is its shortest ping, normally one without load. `base_s` replaces it
+    for a file that records the round trip.
     """
     delays, unknown, shorter = [], [], []
     for name, column in pings.items():
@@ -505,7 +526,7 @@ def _delays(
 
 
 def _sums(series: Series) -> Mapping[str, Floats]:
-    """Return the sums of both directions, or the total of both where it is alone."""
+    """Return the sum of each direction, or the total if the file has no other sum."""
     ways = {name: column for name, column in series.sums.items() if name.endswith(" sum")}
     return ways or series.sums
 

@@ -1,8 +1,9 @@
-"""The result of an experiment: its runs, frames of what they observed, figures and report."""
+"""The result of an experiment: its runs, tables of what they observed, figures and the report."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import warnings
@@ -25,7 +26,8 @@ from forebay._base import (
 )
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
-from forebay.experiment import engines, execution, experiment, steady_state
+from forebay.experiment import engines, execution, steady_state, store_choice
+from forebay.experiment.experiment import read as read_experiment
 from forebay.experiment.table import EMPTY, Cell, RunTable, to_pandas
 from forebay.scenario import axes
 
@@ -48,12 +50,13 @@ if TYPE_CHECKING:
     from forebay.experiment.experiment import Experiment, Source
     from forebay.experiment.steady_state import Finding
     from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
     from forebay.experiment.table import LawDifference
     from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
 
 
-#: Tables of a result, as their attributes are called.
+#: Names of a result's tables, which are also names of attributes.
 FrameName = Literal[
     "metrics",
     "summary",
@@ -66,7 +69,7 @@ FrameName = Literal[
     "transfers",
     "goodput",
 ]
-#: Figures of a result.
+#: Names of a result's figures.
 PlotKind = Literal[
     "queue",
     "loss",
@@ -84,67 +87,108 @@ PlotKind = Literal[
 class Result:
     """The finished runs of one experiment, in the order of points, laws and seeds.
 
-    Printed, and in a notebook, it shows its summary as a table. What draws is loaded by the
-    methods that draw: matplotlib takes longer to load than most runs take.
+    Printed, or shown in a notebook, a result is a table of its summary. Methods that draw import
+    matplotlib when they are called: it takes longer to load than most runs take.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment that was run.
+    execution : Execution
+        Its outcome.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        The experiment.
+    runs : list of Run
+        The finished runs.
+    chosen_metrics : sequence of str
+        The metrics that tables show; empty selects the usual ones.
+    elapsed_s : float
+        Duration of the execution in seconds.
+    from_store : int
+        The number of runs that were in the store.
+    remarks : mapping
+        Facts that a reader must know about some runs, by point, law and seed.
+    extras : mapping
+        Files and program outcomes of some runs, by point, law and seed.
+    seeds : int
+        The largest number of seeds that any law has finished at any point.
+    partial : bool
+        True if runs are missing, because of an interruption or a failure.
     """
 
     def __init__(self, experiment: Experiment, execution: Execution) -> None:
         self.experiment = experiment
         self.runs = execution.runs
-        #: The metrics that tables show; the usual ones where none is named.
         self.chosen_metrics: Sequence[str] = ()
         self.elapsed_s = execution.elapsed_s
-        #: How many runs were in the store.
-        self.found = execution.found
-        #: What a reader must know of some runs, by point, law and seed.
+        self.from_store = execution.from_store
         self.remarks = execution.remarks
-        #: What some runs leave beside their traces, likewise.
         self.extras = execution.extras
         self._groups: dict[tuple[int, int], list[Run]] = {}
         for run in self.runs:
             self._groups.setdefault((run.point, run.law), []).append(run)
-        #: How many seeds any law has finished at any point.
         self.seeds = max((len(runs) for runs in self._groups.values()), default=0)
-        #: Whether runs are missing, because they were interrupted or one of them failed.
         self.partial = len(self.runs) < experiment.runs
 
     @property
     def plan(self) -> Plan:
-        """What was to be run: title, source, laws, points, seeds."""
+        """The plan of the experiment: title, source, laws, points and seeds."""
         return self.experiment.plan
 
     @property
     def links(self) -> list[str]:
-        """Names of the links at any point, the bottleneck first."""
+        """The names of the links at any point, the bottleneck first."""
         names = (link.name for point in self.plan.points for link in point.links)
         return list(dict.fromkeys(names))
 
     def runs_of(self, point: int, law: int) -> list[Run]:
-        """The runs of one law at one point, by their indices in the plan."""
+        """Return the runs of one law at one point.
+
+        Parameters
+        ----------
+        point : int
+            Index of the point in the plan.
+        law : int
+            Index of the law in the plan.
+        """
         return self._groups.get((point, law), [])
 
     def observed_at(self, point: int, law: int, link: int) -> list[Observed]:
-        """What those runs observed at the link with this number; the bottleneck is 0."""
-        return [[run, *run.others][link] for run in self.runs_of(point, law)]
+        """Return the observations at one link in each run of one law at one point.
+
+        Parameters
+        ----------
+        point : int
+            Index of the point in the plan.
+        law : int
+            Index of the law in the plan.
+        link : int
+            Index of the link; the bottleneck is 0.
+        """
+        return [run.links[link] for run in self.runs_of(point, law)]
 
     def points(self) -> Iterator[tuple[int, PointInfo]]:
-        """Points at which something finished, with their indices."""
-        seen = {point for point, _ in self._groups}
-        return ((i, point) for i, point in enumerate(self.plan.points) if i in seen)
+        """Yield the points with finished runs, with their indices."""
+        finished = {point for point, _ in self._groups}
+        return ((i, point) for i, point in enumerate(self.plan.points) if i in finished)
 
     def laws(self, point: int) -> Iterator[tuple[int, LawInfo]]:
-        """Laws with finished runs at a point, with their indices."""
+        """Yield the laws with finished runs at a point, with their indices."""
         laws = self.plan.points[point].laws
         return ((i, law) for i, law in enumerate(laws) if (point, i) in self._groups)
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
-        """A row per run and link: law, point, what the sweep set, seed, link, the law's parameters
-        as JSON, the engine, every metric.
+        """Every metric of each run and link, with the settings of the sweep.
 
-        Texts that the sweep set, such as "100ms", sort by their value.
+        The columns are law, point, the keys that the sweep set, seed, link, the law's parameters as
+        JSON, the engine, and the metrics. Texts that the sweep set, such as "100ms", sort by their
+        value.
         """
-        rows = [(run, link) for run in self.runs for link in [run, *run.others]]
+        rows = [(run, link) for run in self.runs for link in run.links]
         points = [self.plan.points[run.point] for run, _ in rows]
         columns: dict[str, object] = {
             "law": [self.plan.laws[run.law] for run, _ in rows],
@@ -165,7 +209,10 @@ class Result:
 
     @cached_property
     def costs(self) -> pl.DataFrame:
-        """A row per run: law, point, seed, and user_cpu_s, which no two calls have alike."""
+        """The processor time of each run: law, point, seed and user_cpu_s.
+
+        The processor time differs from call to call, and is therefore not among the metrics.
+        """
         columns = {
             "law": [self.plan.laws[run.law] for run in self.runs],
             "point": [self.plan.points[run.point].label for run in self.runs],
@@ -180,46 +227,53 @@ class Result:
 
         They are the engine's remarks, and findings of `steady_state.warnings`.
         """
-        found = steady_state.warnings(
+        findings = steady_state.warnings(
             (p, point, law, self.runs_of(p, i))
             for p, point in self.points()
             for i, law in self.laws(p)
         )
-        return [*self._remarked(), *found]
+        return [*self._remarked(), *findings]
 
     def _remarked(self) -> Iterator[tuple[Finding, int]]:
-        """The engine's remarks, one for each law at each point."""
+        """Yield the engine's remarks, one for each law at each point."""
         for p, _ in self.points():
             for i, law in self.laws(p):
                 runs = self.runs_of(p, i)
-                seen = [some for run in runs if (some := self.remarks.get((p, i, run.seed)))]
-                if seen:
-                    clauses = dict.fromkeys(str(remark) for some in seen for remark in some)
-                    text = f"{len(seen)} of {len(runs)} runs: {'; '.join(clauses)}"
+                remarked = [
+                    remarks for run in runs if (remarks := self.remarks.get((p, i, run.seed)))
+                ]
+                if remarked:
+                    clauses = dict.fromkeys(
+                        str(remark) for remarks in remarked for remark in remarks
+                    )
+                    text = f"{len(remarked)} of {len(runs)} runs: {'; '.join(clauses)}"
                     yield steady_state.Finding(law.label, p, "remark", text), 1
 
     @cached_property
     def samples(self) -> pl.DataFrame:
-        """A row per sample of each link: law, point, seed, link, time_s and the trace's columns.
+        """The samples of each link: law, point, seed, link, time_s and the columns of the trace.
 
-        `p`, and what else a law reports of its inner state, is null where it reports none.
+        `p`, and every other column of a law's state, is null for a law that does not report it.
         """
         return self._table(lambda link: pl.DataFrame(link.samples))
 
     @cached_property
     def delays(self) -> pl.DataFrame:
-        """A row per bin of the queuing delay: its upper end delay_s, and packets in it."""
+        """The distribution of the queuing delay: a row per bin with its upper end delay_s and its
+        packets.
+        """
         return self._table(
             lambda link: pl.DataFrame({"delay_s": link.delay_s, "packets": link.delay_packets})
         )
 
     @cached_property
     def flows(self) -> pl.DataFrame:
-        """A row per link and flow that crosses it: its traffic's index, its number within that
-        traffic, its propagation round trip rtt_s, and its goodput_bps.
+        """The goodput of each flow on each link that it crosses.
 
-        The number counts from 0 in the order of the scenario; over a real link it is the order in
-        which flows appear. `rtt_s` is null for packets from a file, which have none.
+        The columns are the index of its traffic, its number within the traffic, its propagation
+        round trip rtt_s, and goodput_bps. The number counts from 0 in the order of the scenario;
+        over a real link it counts flows in the order in which they appear. `rtt_s` is null for
+        packets from a file, which have no round trip.
         """
 
         def rows(link: Observed, point: PointInfo) -> pl.DataFrame:
@@ -227,8 +281,10 @@ class Result:
                 {"traffic": link.flow_traffic, "goodput_bps": link.flow_goodput_bps}
             ).with_columns(flow=pl.int_range(pl.len(), dtype=pl.UInt32).over("traffic"))
             frames = [
-                of.with_columns(rtt_s=_round_trips_s(point.traffic[number : number + 1], len(of)))
-                for (number,), of in numbered.group_by("traffic", maintain_order=True)
+                flows_of_traffic.with_columns(
+                    rtt_s=_round_trips_s(point.traffic[number : number + 1], len(flows_of_traffic))
+                )
+                for (number,), flows_of_traffic in numbered.group_by("traffic", maintain_order=True)
             ]
             none = numbered.with_columns(rtt_s=pl.lit(None, pl.Float64))
             return pl.concat(frames or [none]).select("traffic", "flow", "rtt_s", "goodput_bps")
@@ -237,23 +293,27 @@ class Result:
 
     @cached_property
     def classes(self) -> pl.DataFrame:
-        """A row per link and class of its queue: every metric of the class."""
+        """Every metric of each class of each link's queue."""
         return self._of_classes(
-            lambda one: pl.DataFrame({name: [one.metrics[name]] for name in CLASS_METRICS})
+            lambda of_class: pl.DataFrame(
+                {name: [of_class.metrics[name]] for name in CLASS_METRICS}
+            )
         )
 
     @cached_property
     def traffic(self) -> pl.DataFrame:
-        """Who gets what: a row per link and traffic that crosses it, where several do, with its
-        index, its label and every metric of it."""
+        """The results by traffic: every metric of each traffic on each link that it crosses.
+
+        A link that only one traffic crosses has no row.
+        """
         labels = [traffic.label for traffic in self.plan.points[0].traffic]
         schema: dict[str, Any] = {"traffic": pl.UInt32, "label": pl.Enum(labels)}
         schema |= dict.fromkeys(TRAFFIC_METRICS, pl.Float64)
         return self._table(
             lambda link: pl.DataFrame(
                 [
-                    {"traffic": it.traffic, "label": labels[it.traffic], **it.metrics}
-                    for it in link.traffic
+                    {"traffic": row.traffic, "label": labels[row.traffic], **row.metrics}
+                    for row in link.traffic
                 ],
                 schema,
             )
@@ -261,16 +321,18 @@ class Result:
 
     @cached_property
     def class_delays(self) -> pl.DataFrame:
-        """A row per class and bin of its queuing delay, as `delays`."""
+        """The distribution of the queuing delay of each class, with columns as in `delays`."""
         return self._of_classes(
-            lambda one: pl.DataFrame({"delay_s": one.delay_s, "packets": one.delay_packets})
+            lambda of_class: pl.DataFrame(
+                {"delay_s": of_class.delay_s, "packets": of_class.delay_packets}
+            )
         )
 
     @cached_property
     def transfers(self) -> pl.DataFrame:
-        """A row per link and transfer that was done: its traffic's index, packets, and time.
+        """The completed transfers on each link: the index of the traffic, packets, and took_s.
 
-        took_s is from the SYN to the last ACK.
+        took_s is the time from the SYN to the last ACK.
         """
         return self._table(
             lambda link: pl.DataFrame(
@@ -284,10 +346,11 @@ class Result:
 
     @cached_property
     def goodput(self) -> pl.DataFrame:
-        """A row per link, interval and flow: the interval's end time_s, and goodput_bps in it.
+        """The goodput over time of each flow on each link.
 
-        Traffic of few flows has a row for each `flow`, counted from 0; traffic of many has one for
-        each `quantile` over its flows. The other of both is null.
+        A row has the interval's end time_s and the goodput_bps in it. Traffic of few flows has a
+        row for each `flow`, counted from 0, and a null `quantile`; traffic of many flows has a row
+        for each `quantile` over its flows, and a null `flow`.
         """
         schema = {
             "time_s": pl.Float64,
@@ -299,15 +362,15 @@ class Result:
 
         def rows(link: Observed) -> pl.DataFrame:
             frames = [pl.DataFrame(schema=schema)]
-            for of in (one for one in link.goodput if one.columns):
-                goodput_bps = np.array(of.columns)
+            for series in (series for series in link.goodput if series.columns):
+                goodput_bps = np.array(series.columns)
                 count, length = goodput_bps.shape
                 numbers = np.repeat(np.arange(count), length)
                 column = {
-                    "time_s": np.tile(np.arange(1, length + 1) * of.interval_s, count),
-                    "traffic": np.full(count * length, of.traffic),
-                    "flow": None if of.quantiles else numbers,
-                    "quantile": np.array(of.quantiles)[numbers] if of.quantiles else None,
+                    "time_s": np.tile(np.arange(1, length + 1) * series.interval_s, count),
+                    "traffic": np.full(count * length, series.traffic),
+                    "flow": None if series.quantiles else numbers,
+                    "quantile": np.array(series.quantiles)[numbers] if series.quantiles else None,
                     "goodput_bps": goodput_bps.ravel(),
                 }
                 frames.append(pl.DataFrame(column, schema=schema))
@@ -317,7 +380,7 @@ class Result:
 
     @cached_property
     def table(self) -> RunTable:
-        """A row per run and link, with every metric."""
+        """The metrics of each run and link as a `RunTable`."""
         return RunTable(self.metrics)
 
     @cached_property
@@ -333,38 +396,167 @@ class Result:
         return RunTable(self.traffic).cell_of([*TRAFFIC_METRICS], "point", "link", "label")
 
     def _place(self, point: int, law: int, link: int) -> tuple[str, str, str]:
+        """Return the labels of law, point and link at these indices."""
         info = self.plan.points[point]
         return self.plan.laws[law], info.label, info.links[link].name
 
-    def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
-        """Mean and interval of a metric, by the indices of point, law and link. Raises
-        `ScenarioError` for what is no metric."""
+    def cell(self, law: str, metric: str, *, link: str | None = None, **settings: object) -> Cell:
+        """Return the mean and the interval of a metric for one law at one point.
+
+        Parameters
+        ----------
+        law : str
+            Label of the law.
+        metric : str
+            Name of the metric.
+        link : str, optional
+            Name of the link; the bottleneck by default.
+        **settings : object
+            Values that the sweep set at the point, by the last part of their key, such as
+            ``flows=40`` for ``traffic.0.flows``. A quantity is a text with its unit or a number in
+            the base unit. They may be omitted where the result has one point.
+
+        Returns
+        -------
+        Cell
+            The mean over the seeds; `EMPTY` if no run has the metric.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such law, link or point, or several points have these values.
+        ScenarioError
+            If there is no such metric.
+
+        Examples
+        --------
+        >>> result.cell(law="pi", metric="delay_p95_s", flows=40).mean  # doctest: +SKIP
+        """
+        if law not in self.plan.laws:
+            raise ParameterError("law", law, ", ".join(self.plan.laws))
+        point = self._point_with(settings)
+        names = [entry.name for entry in self.plan.points[point].links]
+        if link is not None and link not in names:
+            raise ParameterError("link", link, ", ".join(names))
+        number = 0 if link is None else names.index(link)
+        return self.cell_at(point, self.plan.laws.index(law), metric, number)
+
+    def _point_with(self, settings: Mapping[str, object]) -> int:
+        """Return the index of the only point whose sweep has these values."""
+        points = self.plan.points
+        keys = list(points[0].settings)
+        chosen = {name: _key_ending_with(name, keys) for name in settings}
+        matches = [
+            index
+            for index, point in enumerate(points)
+            if all(_is_same(point.settings[chosen[name]], settings[name]) for name in settings)
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        text = ", ".join(f"{name} = {value}" for name, value in settings.items()) or "none"
+        values = {
+            key: dict.fromkeys(quantities.toml(point.settings[key]) for point in points)
+            for key in keys
+        }
+        expected = "; ".join(f"{key}: {', '.join(choices)}" for key, choices in values.items())
+        reason = f"which {len(matches)} points have"
+        raise ParameterError("settings", text, f"one point of {expected}", reason=reason)
+
+    def cell_at(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
+        """Return the mean and the interval of a metric, by indices in the plan.
+
+        Parameters
+        ----------
+        point : int
+            Index of the point in the plan.
+        law : int
+            Index of the law in the plan.
+        metric : str
+            Name of the metric.
+        link : int, default 0
+            Index of the link; the bottleneck is 0.
+
+        Returns
+        -------
+        Cell
+            The mean over the seeds; `EMPTY` if no run has the metric.
+
+        Raises
+        ------
+        ScenarioError
+            If there is no such metric.
+        """
         metrics.check_metrics([metric])
         return self._cells.get((metric, *self._place(point, law, link)), EMPTY)
 
     def class_names(self, point: int, law: int, link: int = 0) -> list[str]:
-        """The classes that packets left a queue in; none where that is one alone."""
+        """Return the classes in which packets left a queue; empty if there was only one.
+
+        Parameters
+        ----------
+        point : int
+            Index of the point in the plan.
+        law : int
+            Index of the law in the plan.
+        link : int, default 0
+            Index of the link; the bottleneck is 0.
+        """
         classes = [
-            one for observed in self.observed_at(point, law, link) for one in observed.classes
+            class_ for observed in self.observed_at(point, law, link) for class_ in observed.classes
         ]
-        used = dict.fromkeys(one.name for one in classes if one.metrics["packet_share"] > 0)
+        used = dict.fromkeys(
+            class_.name for class_ in classes if class_.metrics["packet_share"] > 0
+        )
         return list(used) if len(used) > 1 else []
 
     def class_cell(self, point: int, law: int, name: str, metric: str, link: int = 0) -> Cell:
-        """As `cell`, of the class with this name."""
+        """Return the mean and the interval of a metric of one class.
+
+        Parameters
+        ----------
+        point : int
+            Index of the point in the plan.
+        law : int
+            Index of the law in the plan.
+        name : str
+            Name of the class.
+        metric : str
+            Name of the metric.
+        link : int, default 0
+            Index of the link; the bottleneck is 0.
+
+        Raises
+        ------
+        ScenarioError
+            If there is no such metric of classes.
+        """
         metrics.check_metrics([metric], CLASS_METRICS)
         return self._class_cells.get((metric, *self._place(point, law, link), name), EMPTY)
 
     def traffic_cell(self, point: int, law: int, label: str, metric: str, link: int = 0) -> Cell:
-        """As `cell`, of the traffic with this label."""
+        """Return the mean and the interval of a metric of one traffic.
+
+        Parameters
+        ----------
+        point : int
+            Index of the point in the plan.
+        law : int
+            Index of the law in the plan.
+        label : str
+            Label of the traffic.
+        metric : str
+            Name of the metric.
+        link : int, default 0
+            Index of the link; the bottleneck is 0.
+        """
         return self._traffic_cells.get((metric, *self._place(point, law, link), label), EMPTY)
 
     def summary(self) -> pl.DataFrame:
-        """Return a row per point, law, link and metric: mean, interval, seeds.
+        """Return a row per point, law, link and metric: mean, interval and number of seeds.
 
         `ci95` is half the width of Student's t interval over the seeds. It is NaN for a single
-        seed, and where `alike` is true: all seeds gave the same value, which shows nothing of
-        chance.
+        seed, and where `alike` is true: then all seeds gave the same value, so that there is no
+        spread to estimate.
         """
         rows = [
             {
@@ -381,16 +573,19 @@ class Result:
             for law_index, law in self.laws(p)
             for k, link in enumerate(point.links)
             for name in METRICS
-            for cell in [self.cell(p, law_index, name, k)]
+            for cell in [self.cell_at(p, law_index, name, k)]
         ]
         return self._keyed(pl.DataFrame(rows))
 
     def compared(self) -> list[str]:
-        """Return the metrics worth a column: those that were chosen, or else those that any run
-        has, and marks only where there are some."""
+        """Return the metrics that tables show.
+
+        They are the chosen ones, or else the usual ones that any run has; the rate of marks only if
+        there are marks.
+        """
         if self.chosen_metrics:
             return list(self.chosen_metrics)
-        links = [link for run in self.runs for link in [run, *run.others]]
+        links = [link for run in self.runs for link in run.links]
         return [
             name
             for name in metrics.COMPARED
@@ -400,21 +595,39 @@ class Result:
 
     @cached_property
     def law_differences(self) -> list[LawDifference]:
-        """Every pair of laws at each point of the bottleneck, in the metrics that tables show."""
+        """The difference of every pair of laws at each point, at the bottleneck."""
         return self._at_bottleneck.differences(self.compared(), "point")
 
     @cached_property
     def overall_differences(self) -> list[LawDifference]:
-        """Every pair of laws over all points together, in the metrics that tables show."""
+        """The difference of every pair of laws over all points, at the bottleneck."""
         return self._at_bottleneck.differences(self.compared())
 
     @property
     def _at_bottleneck(self) -> RunTable:
+        """The metrics at the bottleneck."""
         return RunTable(self.metrics.filter(pl.col("link") == self.links[0]))
 
     def comparisons(self, point: int, metric: str) -> list[PairedDifference]:
-        """Every pair of laws at a point, by the bottleneck: see `statistics.compare`. Raises
-        `ScenarioError` for what is no metric."""
+        """Return the difference of every pair of laws at a point, at the bottleneck.
+
+        Parameters
+        ----------
+        point : int
+            Index of the point in the plan.
+        metric : str
+            Name of the metric.
+
+        Returns
+        -------
+        list[PairedDifference]
+            Paired differences; see `statistics.compare`.
+
+        Raises
+        ------
+        ScenarioError
+            If there is no such metric.
+        """
         metrics.check_metrics([metric])
         return statistics.compare(
             {
@@ -424,43 +637,50 @@ class Result:
         )
 
     def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """As Enum the labels sort in the order of the plan, and take little room."""
+        """Cast labels to `pl.Enum`, so that they sort in the order of the plan and are stored
+        compactly.
+        """
         return frame.with_columns(
             *self._labels(),
             pl.col("link").cast(pl.Enum(self.links)),
         )
 
     def _labels(self) -> list[pl.Expr]:
+        """Return the expressions that cast the columns of law and point."""
         laws = pl.Enum(self.plan.laws)
         points = pl.Enum([point.label for point in self.plan.points])
         return [pl.col("law").cast(laws), pl.col("point").cast(points)]
 
     def _of_classes(self, rows_of: Callable[[ClassObserved], pl.DataFrame]) -> pl.DataFrame:
+        """Return a table with rows for each class of each link."""
+
         def rows(link: Observed) -> pl.DataFrame:
             frames = [
-                rows_of(one).select(pl.lit(one.name).alias("class"), pl.all())
-                for one in link.classes
+                rows_of(class_).select(pl.lit(class_.name).alias("class"), pl.all())
+                for class_ in link.classes
             ]
-            # Of a law without classes, beside others that have some.
+            # A law without classes needs the columns, too, if others have classes.
             none = pl.DataFrame(schema={"class": pl.String})
             return pl.concat(frames) if frames else none
 
         return self._table(rows)
 
     def _table(self, rows_of: Callable[[Observed], pl.DataFrame]) -> pl.DataFrame:
+        """Return a table with rows for each link of each run."""
         return self._table_of_points(lambda link, _: rows_of(link))
 
     def _table_of_points(
         self, rows_of: Callable[[Observed, PointInfo], pl.DataFrame]
     ) -> pl.DataFrame:
+        """Return a table with rows for each link of each run, made from the link and its point."""
         frames = []
         for run in self.runs:
-            # Of ten thousand runs a table takes a minute.
+            # The table of ten thousand runs takes a minute, which Ctrl-C must be able to end.
             signals.checkpoint()
             law = pl.lit(self.plan.laws[run.law]).alias("law")
             point = pl.lit(self.plan.points[run.point].label).alias("point")
             seed = pl.lit(run.seed, pl.UInt64).alias("seed")
-            for observed in [run, *run.others]:
+            for observed in run.links:
                 link = pl.lit(observed.link).alias("link")
                 rows = rows_of(observed, self.plan.points[run.point])
                 rows = rows.select(law, point, seed, link, pl.all())
@@ -468,20 +688,36 @@ class Result:
         return pl.concat(frames, how="diagonal")
 
     def plot(self, kind: PlotKind = "queue", *, point: int = 0, link: int = 0) -> Plot:
-        """Return a figure of a link at a point, or of all points: "goodput", "qacd" and "load".
+        """Return a figure of a link at a point, or of all points ("goodput", "qacd" and "load").
 
-        point, link: indices in the plan; link 0 is the bottleneck. "classes" is empty where no
-        queue tells classes apart, and "completion" where no transfer was done.
+        Parameters
+        ----------
+        kind : PlotKind, default 'queue'
+            The figure. "classes" is empty if no queue distinguishes classes, and "completion" if no
+            transfer was completed.
+        point : int, default 0
+            Index of the point in the plan.
+        link : int, default 0
+            Index of the link; the bottleneck is 0.
         """
         from forebay.report import kinds
 
         return kinds.draw(self, kind, point, link)
 
     def report(self, out: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write report.html, the figures, and the tables as Parquet and JSON to `out`.
+        """Write report.html, the figures, and the tables as Parquet and JSON.
 
-        force: replaces the result of something else, which is refused otherwise. Raises
-        `ParameterError`.
+        Parameters
+        ----------
+        out : str | os.PathLike[str]
+            The folder for the report.
+        force : bool, default False
+            True to replace the result of another experiment.
+
+        Raises
+        ------
+        ParameterError
+            If the folder holds the result of another experiment and `force` is false.
         """
         from forebay.report import result_files
 
@@ -491,13 +727,24 @@ class Result:
         result_files.write_all(self, out)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what metrics.json of a report has: every run with its metrics, and where from."""
+        """Return the contents of a report's metrics.json: every run with its metrics and origin."""
         from forebay.report import result_files
 
         return result_files.as_json(self)
 
     def frame(self, table: FrameName = "metrics") -> pl.DataFrame:
-        """Return a table of the result. Raises `ParameterError` for a name that is none."""
+        """Return a table of the result.
+
+        Parameters
+        ----------
+        table : FrameName, default 'metrics'
+            Name of the table.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such table.
+        """
         if table not in (names := get_args(FrameName)):
             reason = words.hint(table, names).strip()
             raise ParameterError("table", table, ", ".join(names), reason=reason)
@@ -517,7 +764,7 @@ class Result:
         return to_pandas(self.frame(table))
 
     def __str__(self) -> str:
-        """The table that `forebay run` prints."""
+        """Return the table that `forebay run` prints."""
         from forebay._base.terminal_table import printed
         from forebay.report import tables
 
@@ -542,8 +789,31 @@ def _round_trips_s(traffics: Sequence[TrafficInfo], flows: int) -> pl.Series:
     return pl.Series("rtt_s", values, pl.Float64)
 
 
+def _key_ending_with(name: str, keys: Sequence[str]) -> str:
+    """Return the key of a sweep that is `name`, or ends with it after a dot."""
+    matches = [key for key in keys if key == name or key.endswith(f".{name}")]
+    if len(matches) != 1:
+        reason = "which several keys end with" if matches else "which the sweep does not set"
+        raise ParameterError("settings", name, ", ".join(keys) or "none", reason=reason)
+    return matches[0]
+
+
+def _is_same(first_value: object, second_value: object) -> bool:
+    """Return True if two values of a setting are equal, whatever their units are written like."""
+    if first_value == second_value:
+        return True
+    first, second = quantities.read(first_value), quantities.read(second_value)
+    if first is None or second is None:
+        return False
+    same_unit = first[1] == second[1] or not (first[1] and second[1])
+    return same_unit and math.isclose(first[0], second[0], rel_tol=1e-12)
+
+
 def _settings_column(values: list[object]) -> pl.Series:
-    """Numbers as they are; anything else as text, since a sweep may mix lists with texts."""
+    """Return settings as a column of numbers, or of texts if any setting is not a number.
+
+    A sweep may mix lists with texts. Texts of quantities sort by their value.
+    """
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return pl.Series(values=values, strict=False)
     texts = [quantities.toml(value) for value in values]
@@ -552,14 +822,26 @@ def _settings_column(values: list[object]) -> pl.Series:
     return pl.Series(texts)
 
 
-def whole_result(read: Experiment, store: Store | None = None) -> Result:
+def whole_result(experiment: Experiment, store: Store | None = None) -> Result:
     """Return the result of an experiment whose runs take a moment or are in the store.
 
-    Raises like `execution.check_whole`.
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    store : Store, optional
+        The store, if any.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it was interrupted.
+    RunError
+        If a run failed.
     """
-    executed = execution.execute(read, store=store)
-    execution.check_whole(read, executed)
-    return Result(read, executed)
+    executed = execution.execute(experiment, store=store)
+    execution.check_whole(experiment, executed)
+    return Result(experiment, executed)
 
 
 def run(
@@ -570,22 +852,48 @@ def run(
     seeds: int | None = None,
     threads: int | None = None,
     engine: str | Engine = engines.NAMES[0],
+    store: StoreLike | None = None,
 ) -> Result:
-    """Runs every law at every point with every seed, and returns the result.
+    """Run every law at every point with every seed.
 
-    scenario: a file in TOML, a text of several lines of TOML, or its tables as a dict.
-    laws: names of laws, and classes like `forebay.Controller`, one or several; the file's if None.
-    overrides: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
-    seeds: number of seeds, 1 to `seeds`; the file's if None.
-    threads: threads to run on; all cores if None. Results do not depend on it.
-    engine: what makes the runs, "packets" being the simulator; docs/explanation/engines.md has the others. An
-        engine of `forebay.experiment.engines` may also be given itself.
+    On an interruption, an interactive session gets the finished runs as a partial result, with a
+    warning.
 
-    Raises `ScenarioError` for a scenario that cannot be run, or not by this engine, and `RunError`
-    where a run fails. An interruption keeps what has finished: an interactive session gets it as a
-    partial result, a script as `Interrupted.result`.
+    Parameters
+    ----------
+    scenario : Source
+        A TOML file, a text of several lines of TOML, or the tables of a scenario as a dict.
+    laws : str | Prototype | Sequence[str | Prototype], optional
+        Names of laws, and classes like `forebay.Controller`, one or several; those of the file by
+        default.
+    overrides : Overrides, optional
+        Keys to set on top of the file, such as {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
+    seeds : int, optional
+        Number of seeds, which are 1 to `seeds`; that of the file by default.
+    threads : int, optional
+        Number of threads; all cores by default. Results do not depend on it.
+    engine : str | Engine, default engines.NAMES[0]
+        The engine that makes the runs; "packets" is the simulator, and docs/explanation/engines.md
+        has the others. An engine object of `forebay.experiment.engines` is accepted, too.
+    store : Store | str | PathLike, optional
+        Store of runs, or its address: finished runs are taken from it, and new ones are added. By
+        default nothing is stored.
+
+    Returns
+    -------
+    Result
+        The result.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario cannot be run, or not by this engine.
+    RunError
+        If a run fails; the error carries the partial result.
+    Interrupted
+        If a script is interrupted; the error carries the partial result.
     """
-    read = experiment.read(
+    experiment = read_experiment(
         scenario,
         laws=laws,
         overrides=overrides or (),
@@ -593,10 +901,10 @@ def run(
         engine=engines.named(engine, "engine"),
     )
     with progress.bar(only_on_terminal=True) as watch:
-        executed = execution.execute(read, threads, watch)
-    result = Result(read, executed)
+        executed = execution.execute(experiment, threads, watch, store=store_choice.opened(store))
+    result = Result(experiment, executed)
     if executed.faults:
-        raise execution.run_error(read.plan, executed.faults[0], result=result)
+        raise execution.run_error(experiment.plan, executed.faults[0], result=result)
     if executed.interrupted:
         if not hasattr(sys, "ps1"):
             raise Interrupted(result)

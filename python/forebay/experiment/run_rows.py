@@ -1,8 +1,9 @@
-"""The stored form of a run: the digest of all that its numbers depend on, a row for each of its
-links in columns that any reader of Parquet knows, and its arrays in a file of their own.
+"""The stored form of a run.
 
-In that file each array is a list: `pl.read_parquet(file).explode("samples.time_s",
-"samples.queue_pkts")` makes a table of samples.
+A run is stored under the digest of everything that its numbers depend on (`configs`). It has a row
+for each of its links, in columns that any reader of Parquet understands (`SCHEMA`), and its arrays
+are in a file of their own (`packed`). In that file each array is a list:
+`pl.read_parquet(file).explode("samples.time_s", "samples.queue_pkts")` makes a table of samples.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from forebay._native import LawInfo, Plan, Run, TrafficObserved
 
-#: What the run was, in words and numbers; `config` and `seed` are what finds it.
+#: Columns that describe a run; `config` and `seed` identify it.
 FACTS: dict[str, Any] = {
     "config": pl.String,
     "seed": pl.UInt64,
@@ -45,32 +46,46 @@ FACTS: dict[str, Any] = {
 }
 CLASSES = pl.List(pl.Struct({"name": pl.String, **dict.fromkeys(CLASS_METRICS, pl.Float64)}))
 TRAFFIC = pl.List(pl.Struct({"traffic": pl.UInt32, **dict.fromkeys(TRAFFIC_METRICS, pl.Float64)}))
-#: Columns that are lists, which a cell of CSV cannot hold.
+#: Columns of lists, which a cell of CSV cannot hold.
 LISTS = {"classes": CLASSES, "traffic": TRAFFIC}
 SCHEMA: dict[str, Any] = {**FACTS, **dict.fromkeys(METRICS, pl.Float64), **LISTS}
-#: What tells one row from another.
+#: The columns that identify a row.
 KEY = ("config", "seed", "link")
-#: Bytes of a digest: among a million runs two are alike once in 10^26 stores.
+#: Length of a digest in bytes: two of a million runs share a digest in one of 10^26 stores.
 DIGEST_BYTES = 16
 
 
 def version() -> str:
-    """Runs of another version are not found: the simulator's numbers, or what is kept of a run,
-    were different then."""
-    kept = json.dumps([list(METRICS), list(CLASS_METRICS), list(TRAFFIC_METRICS)])
-    return f"results-{RESULTS_VERSION}-{hashlib.blake2b(kept.encode(), digest_size=3).hexdigest()}"
+    """Return the version of stored runs; runs of another version are not reused.
+
+    It changes with the numbers of the simulator and with the metrics that are stored.
+    """
+    columns = json.dumps([list(METRICS), list(CLASS_METRICS), list(TRAFFIC_METRICS)])
+    return (
+        f"results-{RESULTS_VERSION}-{hashlib.blake2b(columns.encode(), digest_size=3).hexdigest()}"
+    )
 
 
 @dataclass(frozen=True)
 class MadeBy:
-    """The engine that makes a run, and what its numbers depend on beside the scenario."""
+    """The engine that makes a run, and what its numbers depend on besides the scenario.
+
+    Attributes
+    ----------
+    engine : str
+        Name of the engine.
+    version : str
+        Version of the engine (`Engine.version`); empty for the simulator.
+    """
 
     engine: str
     version: str
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """What a digest has of it; nothing of the simulator, whose version is the store's."""
+    def digest_parts(self) -> tuple[str, ...]:
+        """The texts that a digest includes; none for the simulator, whose version is that of the
+        store.
+        """
         return (self.engine, self.version) if self.version else ()
 
 
@@ -78,14 +93,33 @@ SIMULATED = MadeBy("packets", "")
 
 
 def configs(
-    plan: Plan, point: int, made: MadeBy = SIMULATED, *, prototypes: bool = False
+    plan: Plan, point: int, made_by: MadeBy = SIMULATED, *, prototypes: bool = False
 ) -> list[str | None]:
-    """For each law, the digest of the point under it: link, traffic and law with every default.
+    """Return the digest of a point under each law.
 
-    All that the numbers depend on beside the seed is in it; how the file is spelled, its prose and
-    its other points are not. None for a prototype in Python: what its code does no text says, so
-    its runs are not stored. With `prototypes`, the contents of its file say it, and what that
-    imports does not count; None for one without a file.
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the experiment.
+    point : int
+        Index of the point.
+    made_by : MadeBy, default SIMULATED
+        The engine of the runs.
+    prototypes : bool, default False
+        True to include laws in Python, which are digested by the contents of their file, without
+        the modules that it imports.
+
+    Attributes
+    ----------
+    digest covers the link, the traffic and the law with every default
+        everything that the numbers depend on besides the seed. It does not cover the scenario's
+        spelling, prose and other points.
+
+    Returns
+    -------
+    list[str | None]
+        A digest per law; None for a law in Python, whose runs are not stored, unless `prototypes`
+        is true and the law has a file.
     """
     scenario, laws = plan.resolved(point)
     if prototypes:
@@ -93,16 +127,17 @@ def configs(
         laws = [
             _in_python(info) if law is None else law for law, info in zip(laws, at, strict=True)
         ]
-    return [None if law is None else _digest(scenario, law, *made.told) for law in laws]
+    return [None if law is None else _digest(scenario, law, *made_by.digest_parts) for law in laws]
 
 
 def _in_python(law: LawInfo) -> str | None:
-    """What tells a prototype from others: `source` has a hash of its file."""
-    told = [__version__, law.source, law.params, law.queue, law.target_pkts]
-    return json.dumps(told) if law.source else None
+    """Return a text that identifies a law in Python: `source` holds a hash of its file."""
+    identity = [__version__, law.source, law.params, law.queue, law.target_pkts]
+    return json.dumps(identity) if law.source else None
 
 
 def _digest(*texts: str) -> str:
+    """Return the digest of several texts; the length of each is part of it."""
     hash_ = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for text in texts:
         data = text.encode()
@@ -112,63 +147,93 @@ def _digest(*texts: str) -> str:
 
 @dataclass(frozen=True)
 class LawAtPoint:
-    """What all runs of a law at a point have in common."""
+    """The properties that all runs of a law at a point share.
+
+    Attributes
+    ----------
+    config : str
+        The digest of the law at the point.
+    columns : dict[str, Any]
+        Values of the columns that do not depend on the run.
+    """
 
     config: str
     columns: dict[str, Any]
 
     def run(self, run: Run) -> list[dict[str, Any]]:
-        """The rows of a run that has ended."""
+        """Return the rows of a finished run, one for each link."""
         cost = run.metrics[COST]
-        return [self._row(run.seed, i, one, cost) for i, one in enumerate([run, *run.others])]
+        return [self._row(run.seed, i, link, cost) for i, link in enumerate(run.links)]
 
     def fault(self, seed: int, why: str) -> list[dict[str, Any]]:
-        """The row of a run that failed."""
+        """Return the row of a failed run.
+
+        Parameters
+        ----------
+        seed : int
+            The seed of the run.
+        why : str
+            The message of the failure.
+        """
         return [{**self.columns, "seed": seed, "link": 0, "fault": why.rstrip()}]
 
-    def _row(self, seed: int, number: int, one: Observed, cost_s: float) -> dict[str, Any]:
+    def _row(self, seed: int, number: int, link: Observed, cost_s: float) -> dict[str, Any]:
         return {
             **self.columns,
             "seed": seed,
             "link": number,
-            "link_name": one.link,
+            "link_name": link.link,
             COST: cost_s,
-            **{name: one.metrics[name] for name in METRICS},
-            "classes": [{"name": each.name, **each.metrics} for each in one.classes],
-            "traffic": [{"traffic": each.traffic, **each.metrics} for each in one.traffic],
+            **{name: link.metrics[name] for name in METRICS},
+            "classes": [{"name": item.name, **item.metrics} for item in link.classes],
+            "traffic": [{"traffic": item.traffic, **item.metrics} for item in link.traffic],
         }
 
 
 def law_at_point(
-    plan: Plan, point: int, law: int, config: str, made: MadeBy = SIMULATED
+    plan: Plan, point: int, law: int, config: str, made_by: MadeBy = SIMULATED
 ) -> LawAtPoint:
-    """Of a law at a point by their numbers, with the digest of both."""
-    at, of_law = plan.points[point], plan.points[point].laws[law]
+    """Return the shared columns of the runs of a law at a point.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the experiment.
+    point : int
+        Index of the point.
+    law : int
+        Index of the law.
+    config : str
+        The digest of the law at the point.
+    made_by : MadeBy, default SIMULATED
+        The engine of the runs.
+    """
+    at, law_info = plan.points[point], plan.points[point].laws[law]
     rtts = [rtt for traffic in at.traffic for rtt in traffic.rtts_s]
     columns = {
         "config": config,
         "title": plan.title,
-        "law": of_law.kind or of_law.label,
-        "parameters": json.dumps(dict(of_law.params)),
-        "queue": of_law.queue,
+        "law": law_info.kind or law_info.label,
+        "parameters": json.dumps(dict(law_info.params)),
+        "queue": law_info.queue,
         "rate_bps": at.links[0].rate_bps,
         "rtt_s": sum(rtts) / len(rtts) if rtts else None,
         "flows": sum(traffic.flows for traffic in at.traffic),
         "duration_s": at.duration_s,
-        "engine": made.engine,
+        "engine": made_by.engine,
     }
     return LawAtPoint(config, columns)
 
 
 def table(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
-    """Rows as a table with every column."""
+    """Return rows as a table that has every column of `SCHEMA`."""
     listed = list(rows)
     return pl.DataFrame({name: [row.get(name) for row in listed] for name in SCHEMA}, SCHEMA)
 
 
-#: What stands before the name of a column of samples, and of an array of each class.
+#: Prefixes of the columns of samples, and of the arrays of each class.
 SAMPLE_COLUMN, CLASS_COLUMN = "samples.", "classes."
-#: Arrays of a link.
+#: The arrays of a link.
 ARRAYS = (
     "delay_s",
     "delay_packets",
@@ -189,8 +254,8 @@ GOODPUT: dict[str, Any] = {
 
 
 def packed(run: Run) -> bytes:
-    """The arrays of a run as Parquet."""
-    links: list[Observed] = [run, *run.others]
+    """Return the arrays of a run as the contents of a Parquet file."""
+    links = run.links
     names = dict.fromkeys(name for link in links for name in link.samples)
     columns = [
         _lists(f"{SAMPLE_COLUMN}{name}", [link.samples.get(name) for link in links])
@@ -198,7 +263,9 @@ def packed(run: Run) -> bytes:
     ]
     columns += [_lists(name, [getattr(link, name) for link in links]) for name in ARRAYS]
     for name, inner in OF_CLASS.items():
-        of_classes = [[pl.Series(getattr(each, name)) for each in link.classes] for link in links]
+        of_classes = [
+            [pl.Series(getattr(class_, name)) for class_ in link.classes] for link in links
+        ]
         columns.append(pl.Series(f"{CLASS_COLUMN}{name}", of_classes, pl.List(pl.List(inner))))
     goodput = [
         [
@@ -215,8 +282,9 @@ def packed(run: Run) -> bytes:
 
 
 def _lists(name: str, arrays: list[NDArray[Any] | None]) -> pl.Series:
+    """Return a column with one list per link."""
     series = [None if array is None else pl.Series(array) for array in arrays]
-    inner = next(one.dtype for one in series if one is not None)
+    inner = next(column.dtype for column in series if column is not None)
     return pl.Series(name, series, pl.List(inner))
 
 
@@ -227,30 +295,41 @@ def observed(
     traffic: list[TrafficObserved],
     arrays: dict[str, pl.Series | None],
 ) -> Observed:
-    """Return the observations at a link, from a store.
+    """Return the observations at a link from stored values.
 
-    classes: name and metrics of each. arrays: the row of `packed` by its columns; empty for a run
-    of which only metrics are kept.
+    Parameters
+    ----------
+    link : str
+        Name of the link.
+    metrics : dict[str, float]
+        Metrics of the link.
+    classes : Sequence[tuple[str, dict[str, float]]]
+        Name and metrics of each class of its queue.
+    traffic : list[TrafficObserved]
+        Metrics of each traffic that crosses the link.
+    arrays : dict[str, pl.Series | None]
+        The link's row of the table in `packed`, by column; empty for a run whose metrics alone are
+        stored.
     """
-    found = {name: values for name, values in arrays.items() if values is not None}
+    stored = {name: values for name, values in arrays.items() if values is not None}
     return Observed(
         link=link,
         metrics=metrics,
         samples={
             name.removeprefix(SAMPLE_COLUMN): values.to_numpy()
-            for name, values in found.items()
+            for name, values in stored.items()
             if name.startswith(SAMPLE_COLUMN)
         },
         classes=[
             ClassObserved(
                 name,
-                of_class,
+                class_metrics,
                 *(
-                    found[f"{CLASS_COLUMN}{each}"][i].to_numpy() if found else None
-                    for each in OF_CLASS
+                    stored[f"{CLASS_COLUMN}{array_name}"][i].to_numpy() if stored else None
+                    for array_name in OF_CLASS
                 ),
             )
-            for i, (name, of_class) in enumerate(classes)
+            for i, (name, class_metrics) in enumerate(classes)
         ],
         traffic=traffic,
         goodput=[
@@ -258,7 +337,7 @@ def observed(
                 **series
                 | {"columns": [np.array(column, np.float32) for column in series["columns"]]}
             )
-            for series in found.get("goodput", ())
+            for series in stored.get("goodput", ())
         ],
-        **{name: found[name].to_numpy() if found else None for name in ARRAYS},
+        **{name: stored[name].to_numpy() if stored else None for name in ARRAYS},
     )

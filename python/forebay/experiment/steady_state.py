@@ -1,4 +1,9 @@
-"""Checks that a window of measurement holds a settled loop; if not, its means are of nothing."""
+"""Check that a window of measurement shows a settled loop, whose means are meaningful.
+
+`warnings` examines each law at each point: a queue that drifts within the window, a missed
+set-point, a set-point that the buffer cannot hold, seeds that change nothing, and a linear model
+that settles more slowly than the scenario waits.
+"""
 
 from __future__ import annotations
 
@@ -18,54 +23,71 @@ from forebay.scenario.builder import Group
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Parameter, PointInfo, Run, TrafficInfo
-    from forebay.control.loaded_link import LoadedLink
+    from forebay.control.link import Link
 
-#: A link is full, and a set-point missed, beyond these shares.
+#: Utilisation from which a link is full, and relative deviation beyond which a set-point is missed.
 FULL, MISSED = 0.9, 0.25
-#: A trend counts where the queue moves by this share of its mean, and by this many standard
-#: errors, over the window, which is cut into so many parts.
+#: The queue drifts if its trend over the window is this share of its mean and this many standard
+#: errors; the window is cut into this many parts.
 MOVED, ERRORS, PARTS = 0.2, 3.0, 8
-#: Time constants of the slowest root that a start and a window must have: e⁻³ is 5 %.
+#: The start and the window must each last this many time constants of the slowest root: e⁻³ is 5 %.
 CONSTANTS = 3.0
 #: The class of flows whose queue has no set-point.
 L4S = "l4s"
-#: What is said of a law whose seeds change nothing.
+#: The warning about a law whose runs do not depend on the seed.
 SAME_RUN = (
-    "all {} seeds gave the same run, so there is neither an interval nor a test; the seed draws "
-    "the starts of flows unless a scenario fixes them"
+    "all {} seeds gave the same run, so that there is no interval and no test; leave out `start`, "
+    "so that the seed draws the start times of flows"
 )
-#: Pairs of point and law that the linear model is asked about.
+#: The most pairs of point and law that are compared with the linear model.
 MOST_MODELS = 200
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a law at a point."""
+    """A problem with the numbers of a law at a point.
+
+    Attributes
+    ----------
+    law : str
+        Label of the law.
+    point : int
+        Index of the point.
+    kind : str
+        Key of the problem, the same for every finding of its kind.
+    text : str
+        The problem as a clause.
+    command : str, default ''
+        A command that helps; empty if there is none.
+    """
 
     law: str
-    #: its index
     point: int
-    #: the same for every finding of its kind
     kind: str
     text: str
-    #: a command that helps; empty where there is none
     command: str = ""
 
 
-#: A law at a point, by its index, and its runs.
+#: The index of a point, the point, a law, and the runs of the law at the point.
 Measured = tuple[int, "PointInfo", "LawInfo", Sequence["Run"]]
 
 
 def warnings(groups: Iterable[Measured]) -> list[tuple[Finding, int]]:
-    """Laws that were measured before they had settled, or that missed their set-point: for each
-    law and fault the first point, and at how many points it is so."""
+    """Return the laws that were measured before they had settled, or that missed their set-point.
+
+    Returns
+    -------
+    list[tuple[Finding, int]]
+        For each law and kind of problem, the first finding and the number of points that have it.
+    """
     by_kind: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for found in _findings(groups):
-        by_kind[found.kind, found.law].append(found)
-    return [(some[0], len(some)) for some in by_kind.values()]
+    for finding in _findings(groups):
+        by_kind[finding.kind, finding.law].append(finding)
+    return [(findings[0], len(findings)) for findings in by_kind.values()]
 
 
 def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
+    """Yield every finding; only `MOST_MODELS` laws are compared with their linear model."""
     models = 0
     for p, point, law, runs in groups:
         if beyond := _beyond_buffer(point, law):
@@ -97,9 +119,9 @@ def _beyond_buffer(point: PointInfo, law: LawInfo) -> str:
     if law.target_pkts <= room_pkts:
         return ""
     return (
-        f"its target is {law.target_pkts:.0f} packets at this rate, and the buffer holds "
-        f"{room_pkts:.0f}: the queue never reaches the target, and the buffer alone limits it; "
-        "take a longer buffer or a smaller target"
+        f"its target is {law.target_pkts:.0f} packets at this rate, but the buffer holds "
+        f"{room_pkts:.0f}, so that the queue never reaches the target; use a longer buffer or a "
+        "smaller target"
     )
 
 
@@ -112,19 +134,23 @@ def _numbers(run: Run) -> dict[str, float]:
     """Return the metrics of a run at all links, without what it cost."""
     return {
         f"{link.link} {name}": value
-        for link in [run, *run.others]
+        for link in run.links
         for name, value in link.metrics.items()
         if name != COST
     }
 
 
 def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
-    """A trend inside the window, over all seeds; empty without one, and where the scenario itself
-    changes within the window."""
+    """Return a sentence about a drift of the queue within the window, over all seeds.
+
+    It is empty without a drift, and if the scenario itself changes within the window.
+    """
     start, end = point.measure_s
     if any(start <= change.time_s < end for change in point.changes):
         return ""
-    parts = [found for run in runs if (found := _parts(run, start, end)) is not None]
+    parts = [
+        means_of_parts for run in runs if (means_of_parts := _parts(run, start, end)) is not None
+    ]
     if not parts:
         return ""
     values = np.array(parts)
@@ -134,20 +160,23 @@ def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
     spread = values - values.mean() - slope * times
     freedom = max(1, values.size - 2)
     error = math.sqrt((spread**2).sum() / freedom / (len(parts) * (times**2).sum()))
-    # Short queues of a few packets always move by a large share.
+    # A queue of a few packets always moves by a large share of its mean.
     moved = abs(slope) * (PARTS - 1)
     if moved < max(MOVED * mean, 2.0) or abs(slope) < ERRORS * error:
         return ""
     first, last = values[:, 0].mean(), values[:, -1].mean()
     return (
-        f"the queue still moves while it is measured, from {first:.0f} packets at first to "
-        f"{last:.0f} at last; measure later, or longer"
+        f"not in steady state: the mean queue drifts from {first:.0f} to {last:.0f} packets "
+        "within the measurement window; start measuring later or run longer"
     )
 
 
 def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None:
-    """Means of the queue over the parts of the window; None where it has too few samples, as of a
-    run that keeps its metrics alone."""
+    """Return the means of the queue over the parts of the window.
+
+    The result is None if the window has too few samples, for example in a run that keeps only its
+    metrics.
+    """
     if "time_s" not in run.samples:
         return None
     time_s = run.samples["time_s"]
@@ -161,28 +190,31 @@ def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None
 
 
 def _waits_elsewhere(run: Run) -> bool:
-    """Whether packets left a queue that is not the set-point's: of several classes each waits in
-    one of its own, and that of L4S is kept shorter than any set-point (RFC 9332)."""
-    used = [one.name for one in run.classes if not math.isnan(one.metrics["delay_mean_s"])]
+    """Return True if packets left a queue to which the set-point does not apply.
+
+    Each of several classes has its own queue, and the queue of L4S is kept shorter than any
+    set-point (RFC 9332).
+    """
+    used = [class_.name for class_ in run.classes if not math.isnan(class_.metrics["delay_mean_s"])]
     return len(used) > 1 or used == [L4S]
 
 
 def unmarked(point: PointInfo) -> Iterator[str]:
-    """Traffic whose sender answers marks in another way than drops, and gets no marks."""
+    """Yield sentences about senders that distinguish marks from drops, but get no marks."""
     for traffic in point.traffic:
         sender = registries.senders().get(traffic.tcp or "")
         if sender is None or sender["window_law"] == sender["window_law_on_drops"]:
             continue
         if traffic.ecn == "off":
             yield (
-                f"{traffic.label}: its packets cannot be marked, and {traffic.tcp} then answers "
-                f'drops alone, as {sender["window_law_on_drops"]} does; ecn = true or ecn = "l4s" '
-                "in its [[traffic]] lets them be"
+                f"{traffic.label}: its packets are not ECN-capable, so that {traffic.tcp} responds "
+                f"only to drops, like {sender['window_law_on_drops']}; set ecn = true or "
+                'ecn = "l4s" in its [[traffic]]'
             )
         elif not any(link.ecn for link in point.links):
             yield (
-                f"{traffic.label}: no link marks (bottleneck.ecn = false), and {traffic.tcp} then "
-                f"answers drops alone, as {sender['window_law_on_drops']} does"
+                f"{traffic.label}: no link marks packets, so that {traffic.tcp} responds only to "
+                f"drops, like {sender['window_law_on_drops']}; set bottleneck.ecn = true"
             )
 
 
@@ -238,8 +270,23 @@ class SetPoint:
 
 
 def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint | None:
-    """Return the set-point of a law with what was measured of it; None where it has none, where
-    the law was changed during the run, and where classes or flows have queues of their own."""
+    """Return the set-point of a law with its measured values.
+
+    Parameters
+    ----------
+    point : PointInfo
+        The point.
+    law : LawInfo
+        The law at the point.
+    runs : Sequence[Run]
+        The runs of the law at the point.
+
+    Returns
+    -------
+    SetPoint | None
+        The set-point; None if the law has none, was changed during the run, or has a queue per
+        class or flow.
+    """
     if not law.target_pkts or any(change.aqm for change in point.changes):
         return None
     if law.per_flow or any(_waits_elsewhere(run) for run in runs):
@@ -248,13 +295,24 @@ def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint |
 
 
 def steers(law: LawInfo) -> bool:
-    """Return True if a law steers the mean queue to its target: it integrates the distance to it,
-    or it is written in Python, of which nothing is known but that it has a target."""
+    """Return True if a law steers the mean queue to its target.
+
+    Such a law integrates the deviation from the target. A law in Python that has a target is
+    assumed to do so.
+    """
     return law.integrates or law.kind is None
 
 
 def measured_set_point(law: LawInfo, metrics: Sequence[Mapping[str, float]]) -> SetPoint | None:
-    """Return the set-point of a law with what its runs measured; None where it has none."""
+    """Return the set-point of a law with its measured values; None if the law has no set-point.
+
+    Parameters
+    ----------
+    law : LawInfo
+        The law.
+    metrics : Sequence[Mapping[str, float]]
+        The metrics of each of its runs.
+    """
     if not law.target_pkts:
         return None
 
@@ -268,14 +326,14 @@ def measured_set_point(law: LawInfo, metrics: Sequence[Mapping[str, float]]) -> 
 
 
 def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
-    """A set-point that was missed, and the command that designs the law for the link."""
+    """Return a sentence about a missed set-point, and the command that designs the law."""
     judged = set_point(point, law, runs)
     if judged is None or not judged.steers or not judged.missed:
         return None
     assert law.target_pkts is not None
     target_pkts, command = law.target_pkts, ""
     load = _load(point)
-    # A design for several senders is more than a line.
+    # A design for several senders needs more than a one-line command.
     if law.kind is not None and load is not None and len(load.senders) == 1:
         link = point.links[0]
         command, _ = design_command(
@@ -291,17 +349,17 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
             tcp=load.senders[0].tcp,
         )
     return (
-        f"the mean {judged.what} of {judged.measured_text} is more than {100 * MISSED:.0f} % away "
-        f"from the target of {judged.target_text}",
+        f"missed its target by more than {100 * MISSED:.0f} %: mean {judged.what} "
+        f"{judged.measured_text}, target {judged.target_text}; its gains do not suit this link",
         command,
     )
 
 
 def _short(point: PointInfo, law: LawInfo) -> str:
-    """Whether the linear model needs longer to settle than the scenario waits or measures."""
+    """Return a sentence if the linear model settles too slowly for the start or the window."""
     load = _load(point)
     start, end = point.measure_s
-    # Counted from the last time that the loop was disturbed.
+    # The settling time counts from the last disturbance of the loop.
     began = max([change.time_s for change in point.changes if change.time_s < start], default=0.0)
     if load is None or law.kind is None or any(change.aqm for change in point.changes):
         return ""
@@ -320,20 +378,32 @@ def _short(point: PointInfo, law: LawInfo) -> str:
     needed = quantities.time(float(f"{needed_s:.2g}"))
     if start - began < needed_s:
         return (
-            f"by the linear model its loop takes {needed} to settle, and measuring begins after "
-            f"{quantities.time(start - began)}"
+            f"the loop settles in {needed} by the linear model, but the measurement begins after "
+            f"{quantities.time(start - began)}; start measuring later"
         )
     if end - start < needed_s:
         return (
-            f"by the linear model its loop takes {needed} to settle, longer than the "
-            f"{quantities.time(end - start)} that are measured"
+            f"the loop settles in {needed} by the linear model, longer than the measurement "
+            f"window of {quantities.time(end - start)}; run longer"
         )
     return ""
 
 
 @dataclass(frozen=True)
 class _Load:
-    """Long-lived flows: how many, their mean RTT and packet, and a class for each sender."""
+    """The long-lived flows of a point.
+
+    Attributes
+    ----------
+    flows : float
+        Number of flows.
+    rtt_s : float
+        Mean round trip in seconds.
+    packet_bytes : int
+        Mean packet size in bytes.
+    senders : tuple[Group, ...]
+        A group of flows for each sender.
+    """
 
     flows: float
     rtt_s: float
@@ -342,49 +412,58 @@ class _Load:
 
 
 def _load(point: PointInfo) -> _Load | None:
-    """As design and model take it; None where there is none, where data also waits elsewhere, or
-    where the plant does not have a sender."""
-    long = [one for one in point.traffic if one.kind == "ftp" and one.tcp is not None]
-    flows = sum(one.flows for one in long)
+    """Return the load of a point for a design or a linear model.
+
+    The result is None if there are no long-lived flows, if the scenario has several links or a link
+    with a trace, or if a sender has no linear model.
+    """
+    long = [
+        traffic for traffic in point.traffic if traffic.kind == "ftp" and traffic.tcp is not None
+    ]
+    flows = sum(traffic.flows for traffic in long)
     link = point.links[0]
     if flows == 0 or len(point.links) > 1 or link.trace is not None:
         return None
     of_sender: dict[str, list[TrafficInfo]] = defaultdict(list)
-    for one in long:
-        name = registries.window_law(one.tcp, one.ecn != "off" and link.ecn)
+    for traffic in long:
+        name = registries.window_law(traffic.tcp, traffic.ecn != "off" and link.ecn)
         if name is None:
             return None
-        if one.flows:
-            of_sender[name].append(one)
+        if traffic.flows:
+            of_sender[name].append(traffic)
     groups = [
-        Group(name, sum(one.flows for one in some), quantities.time(_mean_rtt_s(some)))
-        for name, some in of_sender.items()
+        Group(
+            name, sum(traffic.flows for traffic in traffics), quantities.time(_mean_rtt_s(traffics))
+        )
+        for name, traffics in of_sender.items()
     ]
-    packet_bytes = sum(one.flows * one.packet_bytes for one in long) / flows
+    packet_bytes = sum(traffic.flows * traffic.packet_bytes for traffic in long) / flows
     return _Load(float(flows), _mean_rtt_s(long), round(packet_bytes), tuple(groups))
 
 
-def _mean_rtt_s(some: Sequence[TrafficInfo]) -> float:
-    total_s = sum(one.flows * sum(one.rtts_s) / len(one.rtts_s) for one in some)
-    return total_s / sum(one.flows for one in some)
+def _mean_rtt_s(traffics: Sequence[TrafficInfo]) -> float:
+    """Return the mean round trip of the flows of some traffic."""
+    total_s = sum(traffic.flows * sum(traffic.rtts_s) / len(traffic.rtts_s) for traffic in traffics)
+    return total_s / sum(traffic.flows for traffic in traffics)
 
 
-def _link(point: PointInfo, load: _Load) -> LoadedLink:
-    from forebay.control.loaded_link import PLAIN, LoadedLink
+def _link(point: PointInfo, load: _Load) -> Link:
+    """Return the bottleneck with its load, as the linear model takes it."""
+    from forebay.control.link import PLAIN, Link
 
-    plain = [one.tcp for one in load.senders] == [PLAIN]
-    return LoadedLink(
+    plain = [sender.tcp for sender in load.senders] == [PLAIN]
+    return Link.of_groups(
         quantities.rate(point.links[0].rate_bps),
-        quantities.size(load.packet_bytes),
-        load.flows,
         quantities.time(load.rtt_s),
-        1.0,
-        math.ceil(_room_pkts(point, load.packet_bytes)),
+        flows=load.flows,
+        packet=quantities.size(load.packet_bytes),
+        buffer_pkts=math.ceil(_room_pkts(point, load.packet_bytes)),
         groups=() if plain else load.senders,
     )
 
 
 def _room_pkts(point: PointInfo, packet_bytes: int) -> float:
+    """Return the length of the buffer in packets."""
     link = point.links[0]
     if link.buffer_pkts is not None:
         return float(link.buffer_pkts)
@@ -404,11 +483,36 @@ def design_command(
     buffer_pkts: int | None,
     tcp: str = "reno",
 ) -> tuple[str, set[str]]:
-    """`forebay design …`, and the parameters that it would choose.
+    """Return the `forebay design` command for a link, and the parameters that it would choose.
 
-    rtt_s: propagation both ways. room_pkts: the buffer, in packets. buffer_pkts: the same where it
-    is bounded in packets. tcp: the flows' sender, as `--tcp` names it. Both are empty for a law
-    without a design rule, and where the rule has no gains for the link.
+    Parameters
+    ----------
+    kind : str
+        The law.
+    params : Sequence[tuple[str, Parameter]]
+        Parameters of the law that are fixed.
+    rate_bps : int
+        Rate of the link in bit/s.
+    packet_bytes : int
+        Packet size in bytes.
+    rtt_s : float
+        Propagation round trip in seconds.
+    flows : float
+        Number of flows.
+    target_pkts : float
+        Target of the mean queue in packets.
+    room_pkts : float
+        Length of the buffer in packets.
+    buffer_pkts : int | None
+        The same if the buffer is bounded in packets; None if it is bounded in bytes.
+    tcp : str, default 'reno'
+        The sender of the flows, as `--tcp` names it.
+
+    Returns
+    -------
+    tuple[str, set[str]]
+        The command and the names of parameters; both are empty if the law has no design rule, or
+        the rule has no gains for the link.
     """
     try:
         model = LawModel(kind, params, rate_bps, packet_bytes, room_pkts)

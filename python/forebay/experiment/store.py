@@ -1,14 +1,17 @@
-"""The store of runs: segments of rows, each a Parquet file that comes whole, a file of arrays for
-each run that keeps its samples, and numbers of laws that were designed for studies.
+"""The store of runs.
 
-    forebay-store.json                      what this folder is
+It has segments of rows, each of which is a Parquet file that appears whole, a file of arrays for
+each run that keeps its samples, and the parameters of laws that were designed for studies:
+
+    forebay-store.json                            the mark of a store
     runs/results-3-9c01aa/0192…-7f.5ac3….parquet  rows; a folder for each version of the numbers
     samples/results-3-9c01aa/4f/4f0c…-1.02b7….parquet
-    designs/9c01aa/0192…-7f.77e1….parquet         numbers of laws that studies have designed
+    designs/9c01aa/0192…-7f.77e1….parquet         parameters of laws that studies have designed
     studies/results-3-9c01aa/4f0c….91d0….parquet  lists of studies
     damaged/                                      files that did not match their checksum
 
-The last part of each name is a checksum of the contents.
+The last part of each name is a checksum of the contents. `store_files` implements the files and
+segments, `run_rows` the columns.
 """
 
 from __future__ import annotations
@@ -46,50 +49,69 @@ if TYPE_CHECKING:
     from forebay.experiment.engines import Key
     from forebay.experiment.run_rows import LawAtPoint
 
-#: What marks a folder as a store, and the layout of its files.
+#: The file that marks a folder as a store, and the number of the layout.
 MARK, LAYOUT = "forebay-store.json", 1
 RUNS, SAMPLES = "runs", "samples"
 Row = dict[str, Any]
 
 
 class Store(Segments):
-    """Runs that were made, in a folder or at an address: a row for each link of a run, those of
-    failed runs with a `fault`; and the arrays of some."""
+    """The runs that were made, in a folder or at an address.
+
+    A run has a row for each of its links, a failed run a row with its `fault`; some runs also have
+    their arrays.
+
+    Parameters
+    ----------
+    at : Folder or Remote
+        The place of the files.
+
+    Attributes
+    ----------
+    goes_with : object
+        A temporary folder that is deleted with this object; None for a lasting store.
+    """
 
     def __init__(self, at: Folder | Remote) -> None:
         super().__init__(at, RUNS, rows.version(), rows.KEY, rows.SCHEMA)
-        #: the folder of one that is not kept
         self.goes_with: object = None
         self._checked = False
         self._check()
 
     @property
     def address(self) -> str:
+        """The folder or the address of the store."""
         return self.place.address
 
     def _check(self) -> None:
-        """Refuses what is no store of this layout. Raises `ParameterError`."""
+        """Check that the place is a store of this layout, or is new or empty.
+
+        Raises
+        ------
+        ParameterError
+            If it is neither.
+        """
         if isinstance(self.place, Folder):
             path = self.place.path
             if path.exists() and not path.is_dir():
-                raise ParameterError("store", path, "a folder, new or not", reason="a file")
+                raise ParameterError("store", path, "a folder, new or not", reason="it is a file")
             if not path.exists() or not any(path.iterdir()):
                 return
         try:
             mark = json.loads(self.place.read(MARK))
             layout = mark["store"]
         except FileNotFoundError:
-            # An address that is not there yet has no names either.
+            # An address that does not exist yet has no names either.
             if self.place.names(""):
                 expected = "a store, or a folder that is new or empty"
-                raise self._unusable(f"a folder without {MARK}", expected) from None
+                raise self._unusable(f"it has no {MARK}", expected) from None
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-            raise self._unusable(f"whose {MARK} cannot be read{why}", "a store") from error
+            raise self._unusable(f"its {MARK} cannot be read{why}", "a store") from error
         if layout != LAYOUT:
             expected = f"layout {LAYOUT}; another version of forebay made it"
-            raise self._unusable(f"of layout {layout}", expected)
+            raise self._unusable(f"it has layout {layout}", expected)
         self._checked = True
 
     def _unusable(self, reason: str, expected: str) -> ParameterError:
@@ -97,9 +119,14 @@ class Store(Segments):
         return ParameterError("store", self.address, expected, reason=reason)
 
     def check_writable(self) -> None:
-        """Refuses a place that nothing can be written to, before the time is spent.
+        """Check that the store can be written to, and create it if it is new.
 
-        Makes the store where it is not there. Raises `ParameterError`.
+        A command calls this before it spends time on runs.
+
+        Raises
+        ------
+        ParameterError
+            If the place cannot be written to.
         """
         try:
             if not self._checked:
@@ -116,75 +143,97 @@ class Store(Segments):
     def rows_of(
         self, configs: Iterable[str], columns: Iterable[str] = tuple(rows.SCHEMA)
     ) -> pl.DataFrame:
-        """The rows of these digests."""
-        wanted = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
+        """Return the rows of runs with these digests.
+
+        Parameters
+        ----------
+        configs : Iterable[str]
+            The digests.
+        columns : Iterable[str], default tuple(rows.SCHEMA)
+            The columns to return.
+        """
+        digests = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
         chosen = list(columns)
         return self.read(
-            lambda: self.scan().select(chosen).join(wanted, on="config", how="semi").collect()
+            lambda: self.scan().select(chosen).join(digests, on="config", how="semi").collect()
         )
 
-    def rows_by_run(self, wanted: Mapping[Key, str], *, samples: bool) -> dict[Key, list[Row]]:
-        """The rows of the sound runs among `wanted`, each with its digest; a row for each link.
+    def rows_by_run(self, configs: Mapping[Key, str], *, samples: bool) -> dict[Key, list[Row]]:
+        """Return the rows of the stored runs that did not fail, one row per link.
 
-        samples: only of runs whose arrays are there.
+        Parameters
+        ----------
+        configs : Mapping[Key, str]
+            The digest of each run that is sought.
+        samples : bool
+            True to return only runs whose arrays are stored.
         """
-        if not wanted:
+        if not configs:
             return {}
         by_run: dict[tuple[str, int], list[Row]] = {}
-        sound = self.rows_of(wanted.values()).filter(pl.col("fault").is_null())
+        sound = self.rows_of(configs.values()).filter(pl.col("fault").is_null())
         # Sorted, so that a run's links come in order.
         for row in sound.sort(rows.KEY).iter_rows(named=True):
             by_run.setdefault((row["config"], row["seed"]), []).append(row)
         sampled = self._sample_files() if samples and by_run else {}
         return {
             key: by_run[config, key[2]]
-            for key, config in wanted.items()
+            for key, config in configs.items()
             if (config, key[2]) in by_run
             and (not samples or self._sample_stem(config, key[2]) in sampled)
         }
 
-    def runs(self, wanted: Mapping[Key, str], *, samples: bool) -> dict[Key, Run]:
-        """The stored runs among `wanted`, each with its digest.
+    def runs(self, configs: Mapping[Key, str], *, samples: bool) -> dict[Key, Run]:
+        """Return the stored runs among those that are sought.
 
-        samples: only those whose arrays are there, with them.
+        Parameters
+        ----------
+        configs : Mapping[Key, str]
+            The digest of each run that is sought.
+        samples : bool
+            True to return only runs whose arrays are stored, with the arrays.
         """
-        by_run = self.rows_by_run(wanted, samples=samples)
+        by_run = self.rows_by_run(configs, samples=samples)
         sampled = self._sample_files() if samples and by_run else {}
         runs = {}
-        for key, of_run in by_run.items():
-            arrays: list[dict[str, pl.Series | None]] = [{} for _ in of_run]
+        for key, rows_of_run in by_run.items():
+            arrays: list[dict[str, pl.Series | None]] = [{} for _ in rows_of_run]
             if samples:
                 try:
-                    name = sampled[self._sample_stem(of_run[0]["config"], key[2])]
+                    name = sampled[self._sample_stem(rows_of_run[0]["config"], key[2])]
                     table = pl.read_parquet(io.BytesIO(self.place.read(name)))
                 except StoreError as damage:
                     set_aside(self.place, damage)
                     continue
                 arrays = [{column.name: column[i] for column in table} for i in range(table.height)]
-            runs[key] = self._run(key, of_run, arrays)
+            runs[key] = self._run(key, rows_of_run, arrays)
         return runs
 
-    def _run(self, key: Key, of_run: list[Row], arrays: list[dict[str, pl.Series | None]]) -> Run:
+    def _run(
+        self, key: Key, rows_of_run: list[Row], arrays: list[dict[str, pl.Series | None]]
+    ) -> Run:
+        """Return a run from its rows and arrays."""
         point, law, seed = key
         links = [
             rows.observed(
                 row["link_name"],
                 {name: row[name] for name in ([*METRICS, COST] if row["link"] == 0 else METRICS)},
                 [
-                    (each["name"], {name: each[name] for name in CLASS_METRICS})
-                    for each in row["classes"]
+                    (item["name"], {name: item[name] for name in CLASS_METRICS})
+                    for item in row["classes"]
                 ],
                 [
-                    TrafficObserved(each["traffic"], {name: each[name] for name in TRAFFIC_METRICS})
-                    for each in row["traffic"]
+                    TrafficObserved(item["traffic"], {name: item[name] for name in TRAFFIC_METRICS})
+                    for item in row["traffic"]
                 ],
                 of_link,
             )
-            for row, of_link in zip(of_run, arrays, strict=True)
+            for row, of_link in zip(rows_of_run, arrays, strict=True)
         ]
-        return Run(point, law, seed, links[0], links[1:])
+        return Run(point, law, seed, links)
 
     def _sample_stem(self, config: str, seed: int) -> str:
+        """Return the name of a run's file of arrays, without its checksum."""
         return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}"
 
     def _sample_files(self) -> dict[str, str]:
@@ -204,31 +253,53 @@ class Store(Segments):
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
-        """Takes finished runs; what it has taken is in the store at the end of the context."""
+        """Enter a context that takes finished runs; at its end they are in the store."""
         with Writer(self) as writer:
             yield writer
         self.put_together()
 
     def check_marked(self) -> None:
-        """Makes the store where it is not there. Raises `ParameterError`."""
+        """Create the store if it is new.
+
+        Raises
+        ------
+        ParameterError
+            If the place cannot be written to.
+        """
         if not self._checked:
             self.check_writable()
 
     def add(self, table: pl.DataFrame) -> None:
-        """Writes rows as one more segment."""
+        """Write rows as one more segment."""
         self.check_marked()
         super().add(table)
 
 
 class Writer(Pending):
-    """Takes runs as they finish; writes them now and then, and at once where they take long."""
+    """A writer of runs as they finish; it writes them from time to time.
+
+    Parameters
+    ----------
+    store : Store
+        Receives the runs.
+    """
 
     def __init__(self, store: Store) -> None:
-        super().__init__(lambda some: store.add(rows.table(some)))
+        super().__init__(lambda pending: store.add(rows.table(pending)))
         self.store = store
 
     def add(self, law: LawAtPoint, run: Run, *, samples: bool = False) -> None:
-        """A run that has ended; with `samples` also its arrays."""
+        """Add a finished run.
+
+        Parameters
+        ----------
+        law : LawAtPoint
+            The law at its point.
+        run : Run
+            The run.
+        samples : bool, default False
+            True to store its arrays, too.
+        """
         if samples:
             self.store.check_marked()
             contents = rows.packed(run)
@@ -238,13 +309,29 @@ class Writer(Pending):
 
     @property
     def waiting(self) -> int:
-        """Runs that it has taken, and that are not in the store."""
+        """The number of runs that have been added but not yet written."""
         return sum(1 for row in self.rows if row["link"] == 0)
 
 
 @dataclass(frozen=True)
 class VersionContents:
-    """The contents of a store of one version, in counts and bytes."""
+    """The contents of a store for one version of the numbers.
+
+    Attributes
+    ----------
+    version : str
+        The version.
+    runs : int
+        Number of runs.
+    segments : int
+        Number of segments of rows.
+    bytes : int
+        Size of the segments in bytes.
+    sampled : int
+        Number of runs with arrays.
+    sample_bytes : int
+        Size of the arrays in bytes.
+    """
 
     version: str
     runs: int
@@ -255,14 +342,14 @@ class VersionContents:
 
 
 def contents(store: Store) -> list[VersionContents]:
-    """The versions of a store with their sizes; the present one first, also where it is empty."""
+    """Return the contents of a store by version; the current version comes first, even if empty."""
     of_runs, of_samples = store.place.names(RUNS), store.place.names(SAMPLES)
     versions = {name.split("/")[1] for name in [*of_runs, *of_samples] if name.count("/") > 1}
-    found = []
+    by_version = []
     for version in [store.version, *sorted(versions - {store.version})]:
         segments = [size for name, size in of_runs.items() if name.split("/")[1] == version]
         samples = [size for name, size in of_samples.items() if name.split("/")[1] == version]
-        found.append(
+        by_version.append(
             VersionContents(
                 version,
                 _count_runs(store, version),
@@ -272,7 +359,7 @@ def contents(store: Store) -> list[VersionContents]:
                 sum(samples),
             )
         )
-    return found
+    return by_version
 
 
 def _count_runs(store: Store, version: str) -> int:
@@ -283,10 +370,26 @@ def _count_runs(store: Store, version: str) -> int:
 
 
 def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
-    """Removes what is of other versions, with `samples` the arrays and with `failed` the failures
-    of this one, and puts segments together. Bytes that this has freed.
+    """Remove runs and designs of other versions, and merge the segments of the current one.
 
-    Raises `ParameterError` where failures stay, since somebody reads all the time.
+    Parameters
+    ----------
+    store : Store
+        The store.
+    samples : bool, default False
+        True to remove the arrays of the current version, too.
+    failed : bool, default False
+        True to remove its failed runs, too.
+
+    Returns
+    -------
+    int
+        The number of bytes that were freed.
+
+    Raises
+    ------
+    ParameterError
+        If failed runs could not be removed because other processes read all the time.
     """
     before = sum(store.place.names("").values())
     present = {
@@ -296,26 +399,28 @@ def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
     }
     for folder, version in present.items():
         for name in store.place.names(folder):
-            other = name.split("/")[1] != version
-            if name.count("/") > 1 and (other or (samples and folder == SAMPLES)):
+            other_version = name.split("/")[1] != version
+            if name.count("/") > 1 and (other_version or (samples and folder == SAMPLES)):
                 store.place.remove(name)
     if failed and (old := list(store.segments())):
         sound = pl.col("fault").is_null()
-        kept = store.read(lambda: store.scan().filter(sound).collect())
-        if not store.replace(old, kept):
-            reason = "which others read all the time"
-            raise ParameterError("store", store.address, "one that can be tidied up", reason=reason)
+        sound_rows = store.read(lambda: store.scan().filter(sound).collect())
+        if not store.replace(old, sound_rows):
+            reason = "other processes are reading it"
+            raise ParameterError(
+                "store", store.address, "a store that no other process uses", reason=reason
+            )
     for name in store.place.names(DAMAGED):
         store.place.remove(name)
-    store.put_together(most=1)
+    store.put_together(limit=1)
     store.place.sweep()
     return before - sum(store.place.names("").values())
 
 
 DESIGNS = "designs"
-#: The digest of what a design depends on, and its numbers by their names, as JSON.
+#: Columns of a design: the digest of everything it depends on, and its parameters as JSON.
 DESIGN_SCHEMA = {"design": pl.String, "numbers": pl.String}
-#: The folders whose code decides a design.
+#: The rooms whose code determines a design.
 DESIGNING = ("_base", "scenario", "control", "tuning")
 
 
@@ -336,7 +441,13 @@ def designs_version() -> str:
 
 
 class Designs(Pending):
-    """The designs that a store has, and those that come to it."""
+    """The designs in a store, and new designs on their way to it.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    """
 
     def __init__(self, store: Store) -> None:
         super().__init__(self._add)
@@ -345,15 +456,23 @@ class Designs(Pending):
         self._known: dict[str, str] | None = None
 
     def get(self, design: str) -> dict[str, Any] | None:
-        """The numbers of a design by its digest; None where it is not there."""
+        """Return the parameters of a design by its digest; None if the store does not have it."""
         if self._known is None:
             table = self.table.read(lambda: self.table.scan().collect())
             self._known = dict(table.iter_rows())
-        found = self._known.get(design)
-        return None if found is None else json.loads(found)
+        numbers = self._known.get(design)
+        return None if numbers is None else json.loads(numbers)
 
     def put(self, design: str, numbers: Mapping[str, Any]) -> None:
-        """Keeps a new one; it is in the store after `flush`."""
+        """Add a new design; it is in the store after `flush`.
+
+        Parameters
+        ----------
+        design : str
+            Digest of the design.
+        numbers : Mapping[str, Any]
+            Its parameters by name.
+        """
         assert self._known is not None
         self._known[design] = json.dumps(dict(numbers))
         self.rows.append({"design": design, "numbers": self._known[design]})

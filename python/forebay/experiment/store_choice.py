@@ -1,4 +1,4 @@
-"""Which store a command uses."""
+"""The store that a command uses: that of an option, of FOREBAY_STORE, or the default."""
 
 from __future__ import annotations
 
@@ -11,28 +11,68 @@ from forebay._base.temporary import temporary_folder
 from forebay.experiment.store import Store
 from forebay.experiment.store_files import place
 
-#: Where the store is where nothing is chosen: beside the results.
+#: The default store, next to the results.
 DEFAULT = Path("results") / ".store"
-#: Chooses another; "off" does without.
+#: The environment variable that names a store, and its value for no store.
 VARIABLE, OFF = "FOREBAY_STORE", "off"
 
 
+#: A store, or the address of one.
+StoreLike = Store | str | os.PathLike[str]
+
+
+def opened(store: StoreLike | None) -> Store | None:
+    """Return the store of an argument, which may be its address; None for no store.
+
+    Raises
+    ------
+    ParameterError
+        If the address is not that of a store.
+    """
+    return store if store is None or isinstance(store, Store) else at(store)
+
+
 def at(address: str | os.PathLike[str]) -> Store:
-    """The store at an address, made when something is written. Raises `ScenarioError`."""
+    """Return the store at an address; its files are created when something is written.
+
+    Raises
+    ------
+    ParameterError
+        If the address is not that of a store.
+    """
     return Store(place(address))
 
 
 def store(
     address: str | os.PathLike[str] | None, *, without: bool = False, default: bool = True
 ) -> Store | None:
-    """The store of a command: `address`, else that of FOREBAY_STORE, else `DEFAULT`, if that is
-    wanted and can be written to; None `without` one. Raises `ScenarioError`."""
+    """Return the store of a command that can do without one.
+
+    Parameters
+    ----------
+    address : str | os.PathLike[str] | None
+        Folder or address that the user chose; None takes that of FOREBAY_STORE, or else `DEFAULT`.
+    without : bool, default False
+        True to use no store.
+    default : bool, default True
+        False to use no store unless one is named.
+
+    Returns
+    -------
+    Store | None
+        The store; None if there is none, for example because `DEFAULT` cannot be written to.
+
+    Raises
+    ------
+    ParameterError
+        If the named place is not a store, or cannot be written to.
+    """
     if without:
         return None
     if (chosen := named(address)) is not None:
-        found = at(chosen)
-        found.check_writable()
-        return found
+        chosen_store = at(chosen)
+        chosen_store.check_writable()
+        return chosen_store
     if not default or os.environ.get(VARIABLE) == OFF:
         return None
     if why := why_not_writable(DEFAULT):
@@ -42,22 +82,36 @@ def store(
 
 
 def of_study(address: str | os.PathLike[str] | None, *, without: bool = False) -> Store:
-    """The store of a command that reads what it has made: as `store`, or one for this process alone
-    where none is wanted, which goes with it.
+    """Return the store of a command that reads back what it has made.
 
-    Raises `ScenarioError`.
+    Parameters
+    ----------
+    address : str | os.PathLike[str] | None
+        As for `store`.
+    without : bool, default False
+        True to use a temporary store.
+
+    Returns
+    -------
+    Store
+        The store; a temporary one is deleted with the returned object.
+
+    Raises
+    ------
+    ParameterError
+        If the named place is not a store.
     """
     chosen = None if without else named(address)
     if without or (chosen is None and os.environ.get(VARIABLE) == OFF):
         folder = temporary_folder()
-        found = at(folder.name)
-        found.goes_with = folder
-        return found
+        temporary = at(folder.name)
+        temporary.goes_with = folder
+        return temporary
     return at(chosen if chosen is not None else DEFAULT)
 
 
 def named(address: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """`address`, else that of FOREBAY_STORE; None where neither names one."""
+    """Return `address`, or else that of FOREBAY_STORE; None if neither names a store."""
     if address is not None:
         return address
     of_environment = os.environ.get(VARIABLE, "")

@@ -1,10 +1,9 @@
-"""The files of a store, in a folder or at any address that fsspec knows, and tables made of them.
+"""The files of a store, in a folder or at any address that fsspec knows, and tables of such files.
 
-A file appears whole or not at all, and its name carries a checksum of its contents, so that a
-damaged file is noticed when it is read, set aside, and never taken for a result. A table grows by
-files of rows, each of which never changes; small ones are put together now and then. Rows that
-stand twice, because two processes made the same or one died while it put files together, count
-once.
+A file appears whole or not at all. Its name carries a checksum of its contents, so that a damaged
+file is noticed when it is read, moved aside, and never used as a result. A table grows by segments:
+files of rows that never change. Small segments are merged from time to time. Two processes may
+write the same row, and a process may die while it merges; a row that is stored twice counts once.
 """
 
 from __future__ import annotations
@@ -28,14 +27,22 @@ from forebay._base import input_file
 from forebay._base.errors import ParameterError, StoreError
 from forebay._native import ScenarioError
 
-#: How a file begins that is not whole yet, and how long one is left alone.
+#: Prefix of a file that is still being written, and the age in seconds at which `sweep` removes it.
 UNFINISHED, UNFINISHED_S = ".new-", 3600.0
 #: The folder of a store that receives damaged files, and the length of a checksum in bytes.
 DAMAGED, CHECKSUM_BYTES = "damaged", 8
 
 
 def sealed_name(stem: str, contents: bytes) -> str:
-    """Return the name of a Parquet file: its stem, and a checksum of its contents."""
+    """Return the name of a Parquet file: its stem and a checksum of its contents.
+
+    Parameters
+    ----------
+    stem : str
+        Name without checksum and ending, such as "runs/v3/1".
+    contents : bytes
+        Contents of the file.
+    """
     return f"{stem}.{_checksum(io.BytesIO(contents))}.parquet"
 
 
@@ -46,6 +53,8 @@ def stem_of(name: str) -> str:
 
 
 def _checksum(file: IO[bytes]) -> str:
+    """Return the checksum of a file, in hexadecimal."""
+
     def blake2b() -> hashlib.blake2b:
         return hashlib.blake2b(digest_size=CHECKSUM_BYTES)
 
@@ -74,7 +83,15 @@ def _verify(name: str, file: IO[bytes]) -> None:
 
 
 def set_aside(place: Folder | Remote, damage: StoreError) -> None:
-    """Move a damaged file out of the way and report it; the runs in it will be made again."""
+    """Move a damaged file to the folder `DAMAGED` and report it; its runs will be made again.
+
+    Parameters
+    ----------
+    place : Folder | Remote
+        The place of the file.
+    damage : StoreError
+        The error about the file.
+    """
     try:
         place.move(damage.name, f"{DAMAGED}/{damage.name.replace('/', '-')}")
         outcome = f"it was moved to {place.address}/{DAMAGED}, and its runs are made again"
@@ -87,7 +104,20 @@ def set_aside(place: Folder | Remote, damage: StoreError) -> None:
 
 
 class Folder:
-    """A folder of this machine, with files by names such as "runs/v3/1.<checksum>.parquet"."""
+    """A folder of this machine, with files by names such as "runs/v3/1.<checksum>.parquet".
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    address : str
+        The folder as text, for messages.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,14 +126,14 @@ class Folder:
         self._verified: dict[str, tuple[int, int]] = {}
 
     def names(self, folder: str) -> dict[str, int]:
-        """Names below a folder, at any depth, with their sizes in bytes."""
-        found: dict[str, int] = {}
-        # A file may go while they are looked through: another process puts several into one.
+        """Return the names of the files below a folder, at any depth, with their sizes in bytes."""
+        sizes: dict[str, int] = {}
+        # A file may vanish during the walk: another process merges segments.
         for file in (self.path / folder).rglob("*"):
             with suppress(OSError):
                 if not file.name.startswith(".") and file.is_file():
-                    found[str(file.relative_to(self.path))] = file.stat().st_size
-        return found
+                    sizes[str(file.relative_to(self.path))] = file.stat().st_size
+        return sizes
 
     def read(self, name: str) -> bytes:
         """Return the contents of a file.
@@ -125,7 +155,20 @@ class Folder:
         (self.path / name).replace(target)
 
     def write(self, name: str, contents: bytes) -> None:
-        """Whole or not at all, also where the process or the machine dies."""
+        """Write a file whole or not at all, even if the process or the machine dies.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file.
+        contents : bytes
+            Its contents.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; the error names the store.
+        """
         final = self.path / name
         final.parent.mkdir(parents=True, exist_ok=True)
         unfinished = final.with_name(f"{UNFINISHED}{uuid.uuid4().hex}")
@@ -138,7 +181,7 @@ class Folder:
         except OSError as error:
             with suppress(OSError):
                 unfinished.unlink()
-            # The line is on the store, and not on a name that nobody has chosen.
+            # The error names the store, not the temporary file.
             raise OSError(error.errno, error.strerror, self.address) from error
         except BaseException:
             with suppress(OSError):
@@ -151,7 +194,7 @@ class Folder:
             os.close(directory)
 
     def remove(self, name: str) -> None:
-        """Nothing where it is not there."""
+        """Remove a file, if it exists."""
         (self.path / name).unlink(missing_ok=True)
 
     def scan(self, names: list[str], schema: Mapping[str, Any]) -> pl.LazyFrame:
@@ -175,8 +218,20 @@ class Folder:
 
     @contextmanager
     def locked(self, name: str, wait_s: float = 0.0) -> Iterator[bool]:
-        """Entered with False where another process is in it, or in one that is `shared`, for so
-        long."""
+        """Enter a context that excludes other processes from `locked` and `shared` contexts.
+
+        Parameters
+        ----------
+        name : str
+            Name of the lock file.
+        wait_s : float, default 0.0
+            Time to wait for the lock, in seconds.
+
+        Yields
+        ------
+        bool
+            False if another process still holds the lock.
+        """
         import fcntl
 
         end_s = time.monotonic() + wait_s
@@ -190,31 +245,43 @@ class Folder:
 
     @contextmanager
     def shared(self, name: str) -> Iterator[bool]:
-        """Many may be in it, and none that is `locked`; entered with False without locks."""
+        """Enter a context that many processes may share, but not with one in a `locked` context.
+
+        Parameters
+        ----------
+        name : str
+            Name of the lock file.
+
+        Yields
+        ------
+        bool
+            False if the lock file cannot be opened, so that there is no lock.
+        """
         import fcntl
 
         try:
             file = self._lock_file(name)
         except OSError:
-            # Not there yet, or of somebody else.
+            # The folder does not exist yet, or belongs to another user.
             yield False
             return
         try:
-            # A writer holds it for moments.
-            while not (held := _locks(file, fcntl.LOCK_SH)):
+            # A writer holds the lock only for moments.
+            while not (locked := _locks(file, fcntl.LOCK_SH)):
                 time.sleep(0.002)
-            yield held
+            yield locked
         finally:
             os.close(file)
 
     def _lock_file(self, name: str) -> int:
+        """Open a lock file, read-only if it belongs to another user."""
         try:
             return os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
             return os.open(self.path / name, os.O_RDONLY)
 
     def sweep(self) -> None:
-        """Removes what killed processes have left."""
+        """Remove unfinished files of processes that were killed."""
         for file in self.path.rglob(f"{UNFINISHED}*"):
             with suppress(OSError):
                 if time.time() - file.stat().st_mtime > UNFINISHED_S:
@@ -222,7 +289,15 @@ class Folder:
 
 
 def _locks(file: int, how: int) -> bool:
-    """Whether an open file could be locked at once."""
+    """Try to lock an open file, and return True if that succeeded at once.
+
+    Parameters
+    ----------
+    file : int
+        File descriptor.
+    how : int
+        `fcntl.LOCK_EX` or `fcntl.LOCK_SH`.
+    """
     import fcntl
 
     try:
@@ -233,8 +308,20 @@ def _locks(file: int, how: int) -> bool:
 
 
 class Remote:
-    """An address that fsspec knows, such as "s3://bucket/runs", as `Folder` otherwise; an object
-    comes there at once."""
+    """An address that fsspec knows, such as "s3://bucket/runs", with the methods of `Folder`.
+
+    An object of such an address appears whole.
+
+    Parameters
+    ----------
+    address : str
+        The address.
+
+    Raises
+    ------
+    ParameterError
+        If fsspec is not installed, or does not know the address.
+    """
 
     def __init__(self, address: str) -> None:
         try:
@@ -251,7 +338,9 @@ class Remote:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What a driver says as `OSError` with the address: each has errors of its own."""
+        """Turn any error of a driver into `OSError` with the address: each driver has errors of its
+        own.
+        """
         try:
             yield
         except FileNotFoundError:
@@ -261,13 +350,14 @@ class Remote:
             raise OSError(errno.EIO, why, self.address) from error
 
     def names(self, folder: str) -> dict[str, int]:
+        """Return the names of the objects below a folder, with their sizes in bytes."""
         with self._errors():
             self.files.invalidate_cache()
-            found = self.files.find(f"{self.root}/{folder}".rstrip("/"), detail=True)
+            objects = self.files.find(f"{self.root}/{folder}".rstrip("/"), detail=True)
         root = self.root.strip("/")
         return {
             name.strip("/").removeprefix(root).strip("/"): int(info.get("size") or 0)
-            for name, info in found.items()
+            for name, info in objects.items()
         }
 
     def read(self, name: str) -> bytes:
@@ -284,37 +374,46 @@ class Remote:
             self.files.mv(f"{self.root}/{name}", f"{self.root}/{new_name}")
 
     def write(self, name: str, contents: bytes) -> None:
+        """Write an object."""
         with self._errors():
             self.files.makedirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
             self.files.pipe_file(f"{self.root}/{name}", contents)
 
     def remove(self, name: str) -> None:
+        """Remove an object, if it exists."""
         with suppress(FileNotFoundError), self._errors():
             self.files.rm_file(f"{self.root}/{name}")
 
     def scan(self, names: list[str], schema: Mapping[str, Any]) -> pl.LazyFrame:
+        """Return Parquet objects as one table; a column that an older object lacks is null."""
         tables = [pl.DataFrame(schema=schema)]
         tables += [pl.read_parquet(io.BytesIO(self.read(name))) for name in names]
         return pl.concat(tables, how="diagonal_relaxed").lazy()
 
     @contextmanager
     def locked(self, name: str, wait_s: float = 0.0) -> Iterator[bool]:  # noqa: ARG002
-        # An object storage has no locks. Two that put the same files together leave rows twice,
-        # which count once.
+        """Enter a context that excludes nobody: an object storage has no locks.
+
+        Two processes that merge the same segments leave rows twice, which count once.
+        """
         yield True
 
     @contextmanager
     def shared(self, name: str) -> Iterator[bool]:  # noqa: ARG002
+        """Enter a context without a lock."""
         yield False
 
     def sweep(self) -> None:
-        """There are no unfinished files."""
+        """Do nothing: there are no unfinished objects."""
 
 
 def place(address: str | os.PathLike[str]) -> Folder | Remote:
     """Return the place of an address.
 
-    Raises `ScenarioError` for a name that is not UTF-8, which polars cannot read from.
+    Raises
+    ------
+    ScenarioError
+        If the name is not UTF-8, which polars cannot read.
     """
     text = os.fspath(address)
     if input_file.printable(text) != text:
@@ -327,23 +426,34 @@ def place(address: str | os.PathLike[str]) -> Folder | Remote:
     return Folder(Path(text.removeprefix("file://")))
 
 
-#: More segments than this are put together.
+#: More segments than this are merged.
 MOST_SEGMENTS = 48
-#: Who puts segments together, and who reads them.
+#: Lock files of the process that merges segments, and of those that read them.
 TOGETHER, READERS = ".lock", ".readers"
-#: How long readers are waited for before segments go, which is then left to the next; and how long
-#: a reader looks again where a place has no locks and files go under its hands.
+#: Time in seconds for which a merge waits for readers before it gives up, and for which a reader
+#: tries again if files vanish in a place without locks.
 READERS_S, AGAIN_S = 5.0, 20.0
-#: New rows are written at least so often.
+#: The longest time in seconds after which new rows are written.
 FLUSH_S = 1.0
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Segments:
-    """One such table: a folder for each version of its rows.
+    """A table that consists of segments, in a folder for each version of its rows.
 
-    root: the folder of all versions. key: the columns that tell one row from another.
+    Parameters
+    ----------
+    place : Folder or Remote
+        The place of the files.
+    root : str
+        The folder of all versions.
+    version : str
+        The version of the rows; rows of other versions are invisible.
+    key : sequence of str
+        The columns that identify a row.
+    schema : mapping
+        The columns with their types.
     """
 
     def __init__(
@@ -358,14 +468,14 @@ class Segments:
         self.key, self.schema = key, schema
 
     def segments(self) -> dict[str, int]:
-        """Files of this version, with their sizes."""
+        """Return the names of this version's files, with their sizes in bytes."""
         return self.place.names(f"{self.root}/{self.version}")
 
     def scan(self) -> pl.LazyFrame:
-        """Every row of this version, each once.
+        """Return every row of this version once, as a lazy frame.
 
-        Beside a process that writes it is collected within `read`, as by a function that is
-        decorated with `again`.
+        If another process may write, the frame must be collected within `read`, for example in a
+        function decorated with `again`.
         """
         names = sorted(self.segments())
         table = self._scan_intact(names)
@@ -392,26 +502,38 @@ class Segments:
         """
         end_s = time.monotonic() + AGAIN_S
         while True:
-            with self.place.shared(f"{self.root}/{READERS}") as held:
+            with self.place.shared(f"{self.root}/{READERS}") as lock_held:
                 try:
                     return scan()
                 except (FileNotFoundError, pl.exceptions.ComputeError):
-                    if held or time.monotonic() > end_s:
+                    if lock_held or time.monotonic() > end_s:
                         raise
             time.sleep(0.05)
 
     def add(self, table: pl.DataFrame) -> None:
-        """Writes rows as one more segment."""
-        # Names in the order of time; two processes never have the same one.
+        """Write rows as one more segment."""
+        # Names sort by time, and two processes never choose the same one.
         stem = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
         contents = _parquet(table)
         self.place.write(sealed_name(f"{self.root}/{self.version}/{stem}", contents), contents)
 
     def replace(self, old: Sequence[str], table: pl.DataFrame) -> bool:
-        """Puts these rows where those of `old` segments are; False where readers are in the way.
+        """Replace segments by one with these rows.
 
-        A reader lists files and then opens them: one that saw neither the old nor the new ones
-        would miss rows, and nobody would know.
+        A reader lists files and then opens them. One that saw neither the old nor the new segments
+        would miss rows without noticing.
+
+        Parameters
+        ----------
+        old : Sequence[str]
+            Names of the segments to remove.
+        table : pl.DataFrame
+            The rows that replace them.
+
+        Returns
+        -------
+        bool
+            False if readers are in the way, and nothing was replaced.
         """
         with self.place.locked(f"{self.root}/{READERS}", READERS_S) as alone:
             if alone:
@@ -421,13 +543,18 @@ class Segments:
                     self.place.remove(name)
             return bool(alone)
 
-    def put_together(self, most: int = MOST_SEGMENTS) -> None:
-        """Makes few large segments of many small ones.
+    def put_together(self, limit: int = MOST_SEGMENTS) -> None:
+        """Merge many small segments into a few large ones.
 
-        The smallest come together, up to one that is larger than all before it: so a row is
-        written about as often as the store has doubled.
+        Segments are merged in the order of their size, up to one that is larger than twice all
+        before it, so that a row is written about as often as the store has doubled.
+
+        Parameters
+        ----------
+        limit : int, default MOST_SEGMENTS
+            Do nothing if there are at most this many segments.
         """
-        if len(self.segments()) <= most:
+        if len(self.segments()) <= limit:
             return
         with suppress(OSError), self.place.locked(f"{self.root}/{TOGETHER}") as alone:
             if not alone:
@@ -437,7 +564,7 @@ class Segments:
             chosen: list[str] = []
             total = 0
             for name, size in sizes:
-                if len(chosen) > most // 2 and size > 2 * total:
+                if len(chosen) > limit // 2 and size > 2 * total:
                     break
                 chosen.append(name)
                 total += size
@@ -445,21 +572,29 @@ class Segments:
             self.replace(chosen, scanned.unique(self.key, keep="any").sort(self.key).collect())
 
 
-def again(read: Callable[P, T]) -> Callable[P, T]:
-    """A function that scans a table, which is its first argument or what that has as `store`: see
-    `Segments.read`."""
+def again(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function that scans a table, so that it runs within `Segments.read`.
 
-    @wraps(read)
-    def reading(*arguments: P.args, **options: P.kwargs) -> T:
+    The table is the function's first argument, or that argument's attribute `store`.
+    """
+
+    @wraps(function)
+    def wrapper(*arguments: P.args, **options: P.kwargs) -> T:
         first: Any = arguments[0]
         table: Segments = getattr(first, "store", first)
-        return table.read(lambda: read(*arguments, **options))
+        return table.read(lambda: function(*arguments, **options))
 
-    return reading
+    return wrapper
 
 
 class Pending:
-    """New rows of a table, which `write` gets now and then, and at the end of a context."""
+    """New rows of a table, which are written from time to time and at the end of a context.
+
+    Parameters
+    ----------
+    write : callable
+        Writes a list of rows.
+    """
 
     def __init__(self, write: Callable[[list[dict[str, Any]]], None]) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -473,12 +608,18 @@ class Pending:
         self.flush()
 
     def tick(self) -> None:
-        """Writes what has waited long enough."""
+        """Write the rows if the last write is `FLUSH_S` ago."""
         if time.monotonic() - self._written_s >= FLUSH_S:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what there is. Raises `OSError`, and then has it still."""
+        """Write the rows.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written; they are then kept.
+        """
         if self.rows:
             self._write(self.rows)
             self.rows = []
@@ -486,6 +627,7 @@ class Pending:
 
 
 def _parquet(table: pl.DataFrame) -> bytes:
+    """Return a table as the contents of a Parquet file."""
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()

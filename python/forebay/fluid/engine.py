@@ -1,12 +1,9 @@
-"""The fluid model of TCP: models built in Python, and the engine that runs scenarios.
+"""Models of the fluid in Python, and the engine `fluid` that runs scenarios.
 
-The equations are those of Misra, Gong and Towsley (2000), or of another sender, without timeouts
-and slow start; the law in them is the object that the packet simulator runs.
-
-A run of the engine is counted in whole packets, so that tables and figures show it as any other;
-its samples also have the numbers of the equations, which `forebay.fluid.traces` reads. It has no
-transfers, calls or viewers, and no retransmissions; flows that are alike get the same share. Its
-seed moves only the draws of laws that have no probability of their own.
+A run of the engine is reported in whole packets, so that tables and figures show it like any other;
+its samples also have the variables of the equations, which `traces` reads. It has no transfers,
+calls, video or retransmissions, and equal flows get equal shares. Its seed affects only the random
+draws of laws without a probability.
 """
 
 from __future__ import annotations
@@ -23,11 +20,19 @@ if TYPE_CHECKING:
 class Bottleneck:
     """A queue under a law, and its link.
 
-    law: its name in `forebay laws`.
-    rate: such as "30Mbit/s".
-    buffer_pkts: buffer size in packets.
-    packet: size of every packet.
-    params: of the law, such as {"target": "200p", "a": 1.8e-5}; the others have their defaults.
+    Attributes
+    ----------
+    law : str
+        Name of the law in `forebay laws`.
+    rate : str
+        Rate of the link, such as "30Mbit/s".
+    buffer_pkts : float
+        Buffer in packets.
+    packet : str, default '1000B'
+        Size of every packet.
+    params : Mapping[str, bool | float | str] | Sequence[tuple[str, bool | float | str]], default ()
+        Parameters of the law, such as {"target": "200p", "a": 1.8e-5}; the others have their
+        defaults.
     """
 
     law: str
@@ -43,21 +48,36 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Class:
-    """Like flows, which have one window.
+    """A class of equal flows, which share one window variable.
 
-    flows: how many; need not be whole.
-    rtt: without queueing, such as "200ms".
-    route: bottlenecks on the way, by index, the first first.
-    initial_window_pkts: window of a flow that starts.
-    window_pkts: largest window.
-    growth_pkts_per_rtt: 1, or 1/2 with delayed ACKs.
-    marks: True if a signal marks a packet instead of dropping it.
-    l4s: True if packets are ECT(1): they are marked, and a coupled law marks them as those of L4S.
-    tcp: the sender, by the name that scenarios have: "reno", "newreno", "sack" (all one here),
+    Attributes
+    ----------
+    flows : float
+        Number of flows, which need not be whole.
+    rtt : str
+        Round trip without queueing, such as "200ms".
+    route : Sequence[int], default (0,)
+        Indices of the bottlenecks on the path, in order.
+    label : str, default ''
+        Name of the class.
+    initial_window_pkts : float, default 2.0
+        Window of a flow that starts, in packets.
+    window_pkts : float, default 1000000000.0
+        Largest window in packets.
+    growth_pkts_per_rtt : float, default 1.0
+        Growth of the window per round trip: 1, or 1/2 with delayed ACKs.
+    marks : bool, default False
+        True if a signal marks a packet, False if it drops the packet.
+    l4s : bool, default False
+        True if packets are ECT(1): they are marked, and a coupled law marks them with its
+        probability for L4S.
+    tcp : str, default 'reno'
+        The sender, by its name in scenarios: "reno", "newreno" and "sack" (which are equal here),
         "linux-reno", "cubic", "linux-cubic", "dctcp" or "prague".
-    sawtooth: describe windows more closely than the published equations: rates on the clock of
-        ACKs, whole packets in flight, growth by the ACKs that come back, and the spread of
-        windows between flows. docs/explanation/fluid.md has the equations.
+    sawtooth : bool, default False
+        True to describe windows more closely than the published equations do: rates on the clock of
+        ACKs, whole packets in flight, growth by returning ACKs, and the spread of windows between
+        flows. docs/explanation/fluid.md has the equations.
     """
 
     flows: float
@@ -75,11 +95,18 @@ class Class:
 
 @dataclass(frozen=True)
 class Change:
-    """A change at a time.
+    """A change during a run.
 
-    what: "flows" or "rtt" of a class, "rate" or "buffer_pkts" of a bottleneck.
-    value: a number of flows or packets, or a text such as "20Mbit/s" or "100ms".
-    index: which class or bottleneck.
+    Attributes
+    ----------
+    at : str
+        Time of the change, such as "50s".
+    what : str
+        "flows" or "rtt" of a class, "rate" or "buffer_pkts" of a bottleneck.
+    value : float | str
+        A number of flows or packets, or a text such as "20Mbit/s" or "100ms".
+    index : int, default 0
+        Index of the class or bottleneck.
     """
 
     at: str
@@ -90,10 +117,24 @@ class Change:
 
 @dataclass(frozen=True)
 class Model:
-    """A fluid model and its run.
+    """A fluid model and the length of its run.
 
-    step: "auto" for integration steps as long as their error allows, or the longest, such as "1ms".
-    sample: time between rows.
+    Attributes
+    ----------
+    bottlenecks : Sequence[Bottleneck]
+        The bottlenecks.
+    classes : Sequence[Class]
+        The classes of flows.
+    duration : str, default '100s'
+        Duration of the run.
+    changes : Sequence[Change]
+        Changes during the run.
+    step : str, default 'auto'
+        Longest integration step, such as "1ms"; "auto" chooses steps by their error.
+    sample : str, default '10ms'
+        Time between two rows of the trace.
+    seed : int, default 1
+        Seed of laws that draw at random.
     """
 
     bottlenecks: Sequence[Bottleneck]
@@ -111,10 +152,22 @@ COLUMNS = "windows and shares"
 
 @dataclass(frozen=True)
 class Fluid:
-    """The equations of `forebay-fluid`.
+    """The engine `fluid`, which integrates the equations of `forebay-fluid`.
 
-    sawtooth: windows are described more closely than by the published equations. step: "auto" for
-    steps as long as their error allows, or the longest, such as "1ms".
+    Attributes
+    ----------
+    sawtooth : bool, default False
+        True to describe windows more closely than the published equations do; see `Class`.
+    step : str, default 'auto'
+        Longest integration step, such as "1ms"; "auto" chooses steps by their error.
+    name : str, default 'fluid'
+        Name of the engine.
+    in_words : str, default 'integrated in the fluid model of TCP'
+        The end of a sentence about how the runs were made.
+    runs_programs : bool, default False
+        False: traffic cannot be a program.
+    kernel_keys : tuple[str, ...], default ()
+        The keys of `[kernel]` that the engine honours: none.
     """
 
     sawtooth: bool = False
@@ -125,18 +178,29 @@ class Fluid:
     kernel_keys: tuple[str, ...] = ()
 
     def check(self, experiment: Planned) -> None:
-        """The fluid knows only long-lived TCP flows (ftp) with packets of one size, links one way
-        of a steady rate, and the default queue. Raises `ScenarioError`."""
+        """Check that the equations can express a scenario.
+
+        They cover long-lived TCP flows (ftp) with packets of one size, one-way links of a constant
+        rate, and the default queue.
+
+        Raises
+        ------
+        ScenarioError
+            If the scenario has something else.
+        """
         experiment.plan.check_fluid(sawtooth=self.sawtooth, step=self.step)
 
     def version(self) -> str:
-        """The equations, and what their runs have; the store's version has that of our code."""
+        """Return the variant of the equations and the columns of a run.
+
+        Changes of Forebay's own code are in the version of the store.
+        """
         return f"{'sawtooth' if self.sawtooth else 'published'}, step {self.step}, {COLUMNS}"
 
     def start(
         self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
     ) -> RunningBatch:
-        """Runs in background threads of `forebay-batch`."""
+        """Start the runs in background threads of `forebay-batch`."""
         return experiment.plan.start_fluid(
             threads, sawtooth=self.sawtooth, step=self.step, samples=samples, only=only
         )

@@ -1,4 +1,4 @@
-"""The fluid model beside the packet simulator: mean queue, and the answer to a step."""
+"""Compare the fluid model with the packet simulator: means, and the response to a step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, experiment
 from forebay.experiment.engines import PACKETS
@@ -34,43 +35,76 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NAMES = ("packets", "published", "sawtooth")
-#: The same in a legend.
+#: The models in a legend, in the order of `NAMES`.
 LEGEND = ("packets, simulated", "fluid, published equations", "fluid, sawtooth windows")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One description of one law at one point, as columns over time."""
+    """One law at one point under one model, as columns over time.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model, one of `NAMES`.
+    time_s : Floats
+        Times in seconds.
+    queue_pkts : Floats
+        Queue in packets.
+    probability : Floats
+        Signal probability.
+    in_flight_pkts : Floats
+        Packets in flight of a mean flow.
+    runs_pkts : Floats, optional
+        Queue in each packet run, one row per run; None for a fluid.
+    """
 
     name: str
     time_s: Floats
     queue_pkts: Floats
     probability: Floats
-    #: of a mean flow
     in_flight_pkts: Floats
-    #: the queue in each run, a row for each; None of a fluid
     runs_pkts: Floats | None = None
 
 
 @dataclass(frozen=True)
 class FluidAndPackets:
-    """One law at one point: the packets (mean over the seeds), and the fluid twice."""
+    """One law at one point: the mean of the packet runs, and two variants of the fluid.
+
+    Attributes
+    ----------
+    law : str
+        Label of the law.
+    point : str
+        Label of the point.
+    lines : list[Line]
+        The models.
+    measure_s : tuple[float, float]
+        Window in which means are taken, in seconds.
+    duration_s : float
+        Duration of a run in seconds.
+    step_s : float | None
+        Time of the step whose response is measured; None for no step.
+    title : str
+        The point in words; empty without a sweep.
+    target_pkts : float | None
+        Set-point of the law in packets; None if it has none.
+    """
 
     law: str
     point: str
     lines: list[Line]
-    #: where means are taken
     measure_s: tuple[float, float]
     duration_s: float
-    #: when the step is, if one was named
     step_s: float | None
-    #: the point in words, empty without a sweep
     title: str
     target_pkts: float | None
 
     def rows(self) -> list[dict[str, str | float | None]]:
-        """Means of queue, probability and packets in flight of a flow, and the response to the
-        step, for each line."""
+        """Return a row per model with its means and, if there is a step, its response.
+
+        The means are those of the queue, the probability and a flow's packets in flight.
+        """
         rows: list[dict[str, str | float | None]] = []
         for line in self.lines:
             start_s, end_s = self.measure_s
@@ -102,22 +136,54 @@ def compare(
     seeds: int | None = None,
     step_s: float | None = None,
 ) -> list[FluidAndPackets]:
-    """Runs a scenario as packets and as a fluid, by the published equations and with sawtooth
-    windows.
+    """Run a scenario as packets and as a fluid, with published equations and with sawtooth windows.
 
-    step_s: the time of a step whose response is measured, to the end of the run.
+    Parameters
+    ----------
+    path : Source
+        The scenario.
+    laws : Sequence[str | Prototype], default ()
+        Laws that replace those of the scenario.
+    overrides : Overrides, default ()
+        Keys to set on top of the scenario.
+    seeds : int, optional
+        Number of seeds of the packet runs; that of the scenario by default.
+    step_s : float, optional
+        Time of a step in seconds, whose response is measured to the end of the run.
 
-    Raises `ScenarioError` as `forebay.fluid.scenario` does.
+    Returns
+    -------
+    list[FluidAndPackets]
+        A comparison for each law at each point.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario is wrong, the fluid cannot express it, or there is no step at `step_s`.
     """
-    three = experiments(path, laws, overrides, seeds)
-    check_step(three[0], step_s)
-    return beside([whole_result(one) for one in three], step_s)
+    runs_of_models = experiments(path, laws, overrides, seeds)
+    check_step(runs_of_models[0], step_s)
+    return comparisons(
+        [whole_result(experiment_of_model) for experiment_of_model in runs_of_models], step_s
+    )
 
 
 def experiments(
     path: Source, laws: Sequence[str | Prototype], overrides: Overrides, seeds: int | None
 ) -> list[Experiment]:
-    """Return the experiments of `compare`: the scenario on the engines of `NAMES`, in order."""
+    """Return the experiments of `compare`: the scenario under each model of `NAMES`, in order.
+
+    Parameters
+    ----------
+    path : Source
+        The scenario.
+    laws : Sequence[str | Prototype]
+        Laws that replace those of the scenario.
+    overrides : Overrides
+        Keys to set on top of the scenario.
+    seeds : int | None
+        Number of seeds of the packet runs; that of the scenario by default.
+    """
     engines: list[tuple[Engine, int | None]] = [
         (PACKETS, seeds),
         (Fluid(), 1),
@@ -132,21 +198,33 @@ def experiments(
 
 
 def check_step(run: Experiment, step_s: float | None) -> None:
-    """Raise `ScenarioError` for a step outside of the run, and for a time at which nothing steps.
+    """Check that the scenario has a step at a time within the run.
 
     A step is a change of the scenario (`[[at]]`), or traffic that starts or stops all at once.
+
+    Parameters
+    ----------
+    run : Experiment
+        The experiment.
+    step_s : float | None
+        Time of the step in seconds; None passes.
+
+    Raises
+    ------
+    ScenarioError
+        If the time is outside the run, or nothing changes then.
     """
     if step_s is None:
         return
     for point in run.plan.points:
         if not 0 < step_s < point.duration_s:
-            allowed = f"a time within the run, before {point.duration_s:g}s"
-            raise ScenarioError(f"--step-at: found {step_s:g}s, allowed: {allowed}")
+            expected = f"a time within the run, before {point.duration_s:g}s"
+            raise ParameterError("step_at", f"{step_s:g}s", expected)
         steps = _steps_s(point)
         if not any(abs(step_s - time_s) < TINY_S for time_s in steps):
             times = ", ".join(f"{time_s:g}" for time_s in steps) or "the scenario has no step"
             raise ScenarioError(
-                f"--step-at: nothing changes at {step_s:g} s; "
+                f"step_at: nothing changes at {step_s:g} s; "
                 + (f"steps are at {times} s" if steps else f"{times}, which [[at]] would make")
             )
 
@@ -156,22 +234,30 @@ def _steps_s(point: PointInfo) -> list[float]:
     times = [change.time_s for change in point.changes]
     for traffic in point.traffic:
         for first, last in filter(None, [traffic.start_s, traffic.stop_s]):
-            # Flows that start one after another are no step.
+            # Flows that start one after another do not make a step.
             times += [first] if first == last else []
     return sorted({time for time in times if 0 < time < point.duration_s})
 
 
-def beside(results: Sequence[Result], step_s: float | None = None) -> list[FluidAndPackets]:
-    """The results of `experiments`, as `compare` gives them."""
+def comparisons(results: Sequence[Result], step_s: float | None = None) -> list[FluidAndPackets]:
+    """Return the comparison of each law at each point.
+
+    Parameters
+    ----------
+    results : Sequence[Result]
+        The results of `experiments`, in order.
+    step_s : float, optional
+        Time of a step in seconds, if any.
+    """
     packets, *fluids = results
     points = {point.label: point for point in packets.plan.points}
-    comparisons = []
+    compared = []
     for pair in zip(*(Traces(result) for result in fluids), strict=True):
         point = points[pair[0].point]
         lines = [_packets(packets, pair[0])]
-        lines += [fluid_line(name, one) for name, one in zip(NAMES[1:], pair, strict=True)]
+        lines += [fluid_line(name, trace) for name, trace in zip(NAMES[1:], pair, strict=True)]
         law = next(law for law in point.laws if law.label == pair[0].law)
-        comparisons.append(
+        compared.append(
             FluidAndPackets(
                 pair[0].law,
                 pair[0].point,
@@ -183,17 +269,25 @@ def beside(results: Sequence[Result], step_s: float | None = None) -> list[Fluid
                 target_pkts(point, law, point.links[0]),
             )
         )
-    return comparisons
+    return compared
 
 
 def fluid_line(name: str, trace: FluidTrace) -> Line:
-    """A fluid's run, at the first bottleneck."""
+    """Return a run of the fluid at the first bottleneck.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model.
+    trace : FluidTrace
+        The run.
+    """
     queue_pkts, probability = trace.queue_pkts[0], trace.probability[0]
     return Line(name, trace.time_s, queue_pkts, probability, trace.in_flight_pkts)
 
 
 def _packets(result: Result, like: FluidTrace) -> Line:
-    """Mean over the seeds; the probability is signals over arrivals of each sample."""
+    """Return the mean of the packet runs; the probability is signals per arrival of each sample."""
     rows = result.samples.filter(
         pl.col("law") == like.law,
         pl.col("point") == like.point,
@@ -203,7 +297,7 @@ def _packets(result: Result, like: FluidTrace) -> Line:
         rows.group_by("time_s")
         .agg(
             pl.mean("queue_pkts"),
-            # A mean of a group itself differs in its last bit from call to call: see `RunTable`.
+            # group_by(...).mean() differs in its last bit from call to call: see `RunTable`.
             pl.col("in_flight_pkts").fill_nan(None),
             pl.sum("arrivals", "early_drops", "forced_drops", "marks"),
         )
@@ -224,7 +318,7 @@ def _packets(result: Result, like: FluidTrace) -> Line:
 
 @styled
 def figure(comparisons: Sequence[FluidAndPackets]) -> Plot:
-    """Queue and probability of one law, a column per point."""
+    """Draw queue and probability of one law, one column per point."""
     drawn = Plot(figsize=(3.6 * len(comparisons) + 0.8, 4.6), layout="constrained")
     axes = drawn.subplots(2, len(comparisons), squeeze=False, sharex="col")
     for comparison, (upper, lower) in zip(comparisons, axes.T, strict=True):
@@ -250,7 +344,7 @@ def figure(comparisons: Sequence[FluidAndPackets]) -> Plot:
 
 
 def _smooth(line: Line) -> Floats:
-    """Mean over a second: few signals fall into one sample."""
+    """Return the mean probability over a second: a single sample has few signals."""
     step_s = line.time_s[1] - line.time_s[0]
     window = np.ones(max(int(1.0 / step_s), 1))
     counted = np.convolve(np.ones_like(line.time_s), window, mode="same")

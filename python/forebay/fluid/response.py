@@ -1,4 +1,4 @@
-"""The response of a queue to a step, measured on a curve, with its spread over several runs."""
+"""Measure the response of a queue to a step, with its spread over several runs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from scipy.optimize import minimize
 
 Floats = NDArray[np.float64]
 
-#: Fits start from these natural frequencies (rad/s) and damping ratios.
+#: The natural frequencies (rad/s) and damping ratios from which fits start.
 STARTS = tuple((w, z) for w in (0.3, 0.8, 2.0) for z in (0.1, 0.4, 0.9))
 
-#: Above this damping ratio, overshoot is under 5 % and a period means little.
+#: Damping ratio above which the overshoot is below 5 %, so that a period means little.
 SWINGS = 0.7
 
 
 @dataclass(frozen=True)
 class Response:
-    """The return of a queue after a step, from its farthest point on.
+    """The return of a queue after a step, from its largest deviation on.
 
-    half_s: until half of the way is back.
-    frequency: natural frequency of the second-order response that fits best, in rad/s.
-    damping: its damping ratio.
+    Attributes
+    ----------
+    half_s : float
+        Time until the deviation has halved, in seconds.
+    frequency : float
+        Natural frequency of the best second-order response, in rad/s.
+    damping : float
+        Damping ratio of the best second-order response.
     """
 
     half_s: float
@@ -33,12 +38,12 @@ class Response:
 
     @property
     def period_s(self) -> float | None:
-        """None if the response does not oscillate (a damping ratio above 0.7)."""
+        """The period in seconds; None if the response does not oscillate."""
         return self.turn_s if self.damping < SWINGS else None
 
     @property
     def turn_s(self) -> float:
-        """The period however damped it is; infinite from a damping ratio of 1 on."""
+        """The period in seconds at any damping; infinite from a damping ratio of 1 on."""
         if self.damping >= 1:
             return float("inf")
         return float(2 * np.pi / (self.frequency * np.sqrt(1 - self.damping**2)))
@@ -46,7 +51,17 @@ class Response:
 
 @dataclass(frozen=True)
 class Spread:
-    """The range from 2.5 to 97.5 % of other seeds' responses; `period_s` may be infinite."""
+    """Bootstrap intervals (2.5 % to 97.5 %) of a response; `period_s` may be infinite.
+
+    Attributes
+    ----------
+    half_s : tuple[float, float]
+        Interval of the halving time, in seconds.
+    period_s : tuple[float, float]
+        Interval of the period, in seconds.
+    damping : tuple[float, float]
+        Interval of the damping ratio.
+    """
 
     half_s: tuple[float, float]
     period_s: tuple[float, float]
@@ -60,15 +75,27 @@ def response(
     end_s: float,
     starts: Sequence[tuple[float, float]] = STARTS,
 ) -> Response:
-    """Measure the response to a step at `start_s`, up to `end_s`.
+    """Measure the response to a step.
 
-    The queue need not return to where it was: its mean over the last tenth is the end. starts:
-    natural frequencies (rad/s) and damping ratios from which the fit sets out.
+    The queue need not return to its former length: its final value is the mean over the last tenth.
+
+    Parameters
+    ----------
+    time_s : Floats
+        Times in seconds.
+    queue_pkts : Floats
+        Queue at these times, in packets.
+    start_s : float
+        Time of the step in seconds.
+    end_s : float
+        End of the response in seconds.
+    starts : Sequence[tuple[float, float]], default STARTS
+        Natural frequencies (rad/s) and damping ratios from which the fit starts.
     """
     part = (time_s > start_s) & (time_s <= end_s)
     time_s, queue_pkts = time_s[part], queue_pkts[part]
     away = queue_pkts - queue_pkts[-max(len(queue_pkts) // 10, 1) :].mean()
-    # The first quarter has the step's own excursion, later ones its oscillation.
+    # The first quarter holds the excursion that the step causes; later quarters oscillate.
     first = int(np.argmax(np.abs(away[: max(len(away) // 4, 1)])))
     time_s, away = time_s[first:] - time_s[first], away[first:]
     half_s = float(time_s[np.argmax(away / away[0] < 0.5)])
@@ -78,10 +105,23 @@ def response(
 def spread(
     time_s: Floats, runs_pkts: Floats, start_s: float, end_s: float, *, draws: int = 200
 ) -> Spread:
-    """Return how far chance moves the response of the mean over runs (a row each).
+    """Return how much the response of the mean over runs varies by chance.
 
-    As many runs are drawn again with replacement (Efron and Tibshirani, An Introduction to the
-    Bootstrap, 1993, chapter 13), `draws` times with one seed.
+    Runs are drawn with replacement (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
+    chapter 13), always with the same seed.
+
+    Parameters
+    ----------
+    time_s : Floats
+        Times in seconds.
+    runs_pkts : Floats
+        Queue of each run at these times, one row per run.
+    start_s : float
+        Time of the step in seconds.
+    end_s : float
+        End of the response in seconds.
+    draws : int, default 200
+        Number of bootstrap samples.
     """
     rng = np.random.default_rng(1)
     whole = response(time_s, runs_pkts.mean(axis=0), start_s, end_s)
@@ -91,7 +131,7 @@ def spread(
         drawn = runs_pkts[rng.integers(len(runs_pkts), size=len(runs_pkts))]
         fit = response(time_s, drawn.mean(axis=0), start_s, end_s, starts)
         redrawn.append((fit.half_s, fit.turn_s, fit.damping))
-    # No mean of an infinite period and a finite one.
+    # "nearest" avoids an average of an infinite period and a finite one.
     low, high = np.quantile(np.array(redrawn), [0.025, 0.975], axis=0, method="nearest")
     pairs = [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
     return Spread(*pairs)
@@ -100,9 +140,9 @@ def spread(
 def _second_order(
     time_s: Floats, away: Floats, starts: Sequence[tuple[float, float]]
 ) -> tuple[float, float]:
-    """Natural frequency (rad/s) and damping ratio of the best fit, by least squares.
+    """Return natural frequency (rad/s) and damping ratio of the least-squares fit.
 
-    The two amplitudes and the rest are linear, so only frequency and damping are searched.
+    The two amplitudes and the offset are linear, so that only frequency and damping are searched.
     """
 
     def cost(log: Floats) -> float:

@@ -1,20 +1,24 @@
-"""Runs of the fluid model: a model built in Python, or a scenario, as the equations have them."""
+"""Run the fluid model: a model built in Python, or a scenario."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 import forebay._native as _native
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._native import FluidTrace
 from forebay.experiment import descriptions, execution
 from forebay.experiment import result as runs
 from forebay.fluid.engine import Fluid, Model
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._base.quantities import Overrides
     from forebay._native import Plan, Run
     from forebay.experiment.experiment import Source
@@ -29,8 +33,16 @@ def with_windows(overrides: Overrides) -> list[str]:
 
 
 def trace(run: Run, plan: Plan) -> FluidTrace:
-    """Return the numbers of the equations in a run of the engine `fluid`."""
-    links = [run, *run.others]
+    """Return the variables of the equations in a run of the engine `fluid`.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    plan : Plan
+        The plan of its experiment.
+    """
+    links = run.links
     classes = plan.fluid_classes(run.point)
     columns = run.samples
     return FluidTrace(
@@ -46,12 +58,28 @@ def trace(run: Run, plan: Plan) -> FluidTrace:
     )
 
 
+#: Figures of fluid runs.
+FluidPicture = Literal["time"]
+
+
 class Traces(list[FluidTrace]):
-    """Fluid runs, a `FluidTrace` for each law and point; a notebook shows means and one picture."""
+    """Runs of the fluid: a `FluidTrace` for each law and point.
+
+    A notebook shows their means and a figure.
+
+    Parameters
+    ----------
+    result : Result
+        The result of an experiment on the engine `fluid`.
+
+    Attributes
+    ----------
+    result : Result
+        The same runs with metrics, tables and a report.
+    """
 
     def __init__(self, result: Result) -> None:
         super().__init__(trace(run, result.plan) for run in result.runs)
-        #: The runs as any engine's, with metrics, tables and a report.
         self.result = result
 
     @property
@@ -59,21 +87,50 @@ class Traces(list[FluidTrace]):
         """The plan of the runs."""
         return self.result.plan
 
-    def plot(self, law: str | None = None) -> Plot:
-        """Draw queue, window and probability over time of one law, a column for each point.
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows of `frame`, for JSON."""
+        return {"title": self.plan.title, "means": quantities.finite(self.rows())}
 
-        law: the first if None.
+    def frame(self) -> pl.DataFrame:
+        """Return a table with the means over the second half of each run."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows())
+
+    def report(self, out: str | os.PathLike[str]) -> None:
+        """Write the report of the runs, as any engine's, to a folder."""
+        self.result.report(out)
+
+    def __str__(self) -> str:
+        return str(self.result)
+
+    def plot(self, kind: FluidPicture = "time", *, law: str | None = None) -> Plot:
+        """Draw queue, window and probability of one law over time, one column per point.
+
+        Parameters
+        ----------
+        kind : {"time"}, optional
+            The figure.
+        law : str, optional
+            Label of the law; the first by default.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure or law.
         """
         from forebay.report.plot import styled
 
+        if kind not in (kinds := get_args(FluidPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         laws = list(dict.fromkeys(trace.law for trace in self))
         if law is not None and law not in laws:
-            raise ValueError(f'law: found "{law}", allowed: {", ".join(laws)}')
+            raise ParameterError("law", law, ", ".join(laws))
         chosen = laws[0] if law is None else law
         return styled(_draw)([trace for trace in self if trace.law == chosen], self.plan)
 
     def rows(self) -> list[dict[str, str | float | None]]:
-        """Return means of queue, probability and the first class's window over the second half."""
+        """Return means over the second half of queue, probability and the first class's window."""
         rows: list[dict[str, str | float | None]] = []
         for trace in self:
             half = slice((len(trace.time_s) + 1) // 2 - 1, None)
@@ -140,17 +197,43 @@ def _draw(traces: Sequence[FluidTrace], plan: Plan) -> Plot:
 def run(model: Model) -> FluidTrace:
     """Run a model.
 
-    Returns columns over `time_s` (s), one row per bottleneck or class: `queue_pkts`,
-    `probability` (signals per packet that the law asks for, its mean since the last sample),
-    `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` for an impossible model.
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    FluidTrace
+        Columns over `time_s`, with one row per bottleneck or class: `queue_pkts`, `probability`
+        (signals per packet that the law requests, averaged since the last sample), `window_pkts`
+        and `rtt_s` of one flow.
+
+    Raises
+    ------
+    ScenarioError
+        If the model is impossible.
     """
     return execution.unbroken(lambda: _native.fluid_run(model))
 
 
 def halving(model: Model) -> dict[str, float]:
-    """Return the greatest difference anywhere between a run and one with half its steps.
+    """Return the largest difference between a run and one with half its integration steps.
 
-    Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    dict[str, float]
+        The difference by variable: "queue_pkts", "window_pkts" and "probability".
+
+    Raises
+    ------
+    ScenarioError
+        If the model is impossible.
     """
     return execution.unbroken(lambda: _native.fluid_halving(model))
 
@@ -165,13 +248,29 @@ def scenario(
 ) -> Traces:
     """Run every law at every point of a scenario on the engine `fluid`, with one seed.
 
-    Returns the equations' own columns; `.result` is the `Result` of `forebay.run`.
+    Parameters
+    ----------
+    path : Source
+        The scenario, as for `forebay.run`.
+    laws : Sequence[str | Prototype], default ()
+        Laws that replace those of the scenario.
+    overrides : Overrides, default ()
+        Keys to set on top of the scenario.
+    sawtooth : bool, default False
+        True to describe windows more closely than the published equations do; see `Class`.
+    step : str, default 'auto'
+        Longest integration step; see `Model`.
 
-    path, laws, overrides: as `forebay.run` takes them; sawtooth: as in `Class`; step: as in
-    `Model`.
+    Returns
+    -------
+    Traces
+        The variables of the equations; `.result` is the `Result` of `forebay.run`.
 
-    Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
-    long-lived TCP flows (ftp) with packets of one size.
+    Raises
+    ------
+    ScenarioError
+        If the scenario is wrong, or the fluid cannot express it. It knows only long-lived TCP flows
+        (ftp) with packets of one size.
     """
     engine = Fluid(sawtooth, step)
     return Traces(

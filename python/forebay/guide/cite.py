@@ -1,4 +1,4 @@
-"""What to cite: the sources of laws, queues, senders and experiments, as BibTeX and as text."""
+"""The sources of laws, queues, senders and experiments, as BibTeX and as text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay import _native
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
 from forebay._native import ScenarioError, __version__
 from forebay.report import templates
@@ -23,11 +24,11 @@ FIELDS = (
     *("author", "title", "journal", "booktitle", "institution", "volume", "number", "pages"),
     *("year", "doi", "url", "note"),
 )
-#: BibTeX knows neither RFCs nor drafts.
+#: BibTeX types of RFCs and drafts, for which it has none.
 TYPES = {"rfc": "techreport", "draft": "unpublished"}
-#: Tables of which a scenario has one.
+#: Tables of which every scenario has at least one.
 SCENARIO = ("bottleneck", "link")
-#: What TeX sets otherwise, in a title or a name.
+#: Characters that TeX needs escaped in a title or a name.
 SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_"})
 
 
@@ -35,9 +36,18 @@ SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_"})
 class Reference:
     """A source.
 
-    key: its key in BibTeX.
-    of: names of laws, queues, senders and kinds of traffic that come from it.
-    paper: name of the folder with its experiments; empty without one.
+    Attributes
+    ----------
+    key : str
+        Key in BibTeX.
+    type : str
+        Type of the source: of BibTeX, or "rfc" or "draft".
+    fields : dict of str to str
+        Fields of BibTeX.
+    of : tuple of str
+        Names of laws, queues, senders and kinds of traffic that come from it.
+    paper : str
+        Name of the folder with its experiments; empty without one.
     """
 
     key: str
@@ -47,7 +57,7 @@ class Reference:
     paper: str
 
     def bibtex(self) -> str:
-        """The entry, ready for a .bib file."""
+        """Return the entry for a .bib file."""
         kind, authors = TYPES.get(self.type, self.type), self.fields["author"].split(", ")
         fields = {**self.fields, "author": " and ".join(authors)}
         # Braces keep the capitals of names such as PI-PD.
@@ -59,11 +69,11 @@ class Reference:
         return templates.template("reference.bib.j2").render(kind=kind, key=self.key, fields=texts)
 
     def sentence(self) -> str:
-        """One line of Markdown, as a list of references has it."""
-        *others, last = self.fields["author"].split(", ")
-        authors = f"{', '.join(others)} and {last}" if others else last
-        it, linked = defaultdict(str, self.fields), self.type in TYPES
-        (text,) = templates.paragraphs("reference.md.j2", it=it, authors=authors, linked=linked)
+        """Return one line of Markdown, as in a list of references."""
+        *first_authors, last = self.fields["author"].split(", ")
+        authors = f"{', '.join(first_authors)} and {last}" if first_authors else last
+        entry, linked = defaultdict(str, self.fields), self.type in TYPES
+        (text,) = templates.paragraphs("reference.md.j2", it=entry, authors=authors, linked=linked)
         return text
 
 
@@ -73,7 +83,7 @@ def _tex(name: str, value: str) -> str:
 
 @cache
 def references() -> tuple[Reference, ...]:
-    """Every source, in the order of `references.toml`."""
+    """Return every source, in the order of `references.toml`."""
     text = resources.files("forebay.guide").joinpath("references.toml").read_text("utf-8")
     return tuple(_reference(key, entry) for key, entry in tomllib.loads(text).items())
 
@@ -92,7 +102,7 @@ def _reference(key: str, entry: dict[str, Any]) -> Reference:
 
 
 def software() -> str:
-    """The entry of Forebay itself."""
+    """Return the BibTeX entry of Forebay itself."""
     fields = {
         "author": "{The Forebay authors}",
         "title": "{Forebay: a workbench for active queue management}",
@@ -104,10 +114,14 @@ def software() -> str:
 
 
 def entries(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the BibTeX of Forebay and of the sources of some names, and a sentence on each result.
+    """Return the BibTeX of Forebay and of the sources of names, and a sentence on each result.
 
-    A name is one that `named` takes, or that of a scenario file or of a folder of results. Raises
-    `ScenarioError`.
+    A name is one that `named` takes, a scenario file, or a folder of results.
+
+    Raises
+    ------
+    ScenarioError
+        If a name has no source, or a file cannot be read.
     """
     sources, sentences = [], []
     for text in names:
@@ -121,36 +135,52 @@ def entries(names: Sequence[str]) -> tuple[list[str], list[str]]:
                 sources += of_scenario(path.read_text("utf-8"), path)
             except (OSError, UnicodeDecodeError) as error:
                 why = (getattr(error, "strerror", None) or "is no text").lower()
-                raise ScenarioError(f"{path}: {why}, allowed: a scenario file") from None
+                raise ScenarioError(f"{path}: {why}; expected a scenario file") from None
         else:
             sources.append(text)
-    return [software(), *(it.bibtex() for it in named(sources))], sentences
+    return [software(), *(source.bibtex() for source in named(sources))], sentences
 
 
 def named(names: Sequence[str]) -> list[Reference]:
-    """Sources of laws, queues, senders, papers, or keys of `references.toml`; each once.
+    """Return the sources of laws, queues, senders, papers, or keys of `references.toml`, once each.
 
-    Raises `ScenarioError` for a name that nothing has.
+    Raises
+    ------
+    ParameterError
+        If a name has no source.
     """
-    wanted = set(names)
-    known = {name for it in references() for name in (*it.of, it.paper, it.key) if name}
+    sources = references()
+    valid = {name for source in sources for name in (*source.of, source.paper, source.key) if name}
     for name in names:
-        if name not in known:
-            allowed = "a law, a queue, a sender, a paper, a scenario file or a folder of results"
-            raise ScenarioError(f'NAME: found "{name}", allowed: {allowed}{hint(name, known)}')
-    return [it for it in references() if wanted & {*it.of, it.paper, it.key}]
+        if name not in valid:
+            expected = "a law, a queue, a sender, a paper, a scenario file or a folder of results"
+            raise ParameterError("NAME", name, f"{expected}{hint(name, valid)}")
+    return [source for source in sources if {*names} & {*source.of, source.paper, source.key}]
 
 
 def of_scenario(text: str, file: Path) -> list[str]:
-    """Names of the laws, queues and senders of a scenario, and of the paper it belongs to."""
+    """Return the names of a scenario's laws, queues, senders and paper.
+
+    Parameters
+    ----------
+    text : str
+        The scenario in TOML.
+    file : Path
+        Its file, whose folder may be that of a paper.
+
+    Raises
+    ------
+    ScenarioError
+        If it is not a scenario.
+    """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{file}: {error}") from None
     if not any(key in tables for key in SCENARIO):
         expected = "a scenario file, with a table [bottleneck] or [[link]]"
-        raise ScenarioError(f"{file}: found another kind of file, allowed: {expected}")
-    return _known([*_values(tables), *_usual_senders(tables), file.resolve().parent.name])
+        raise ScenarioError(f"{file}: not a scenario; expected {expected}")
+    return _citable([*_values(tables), *_usual_senders(tables), file.resolve().parent.name])
 
 
 def _usual_senders(tables: dict[str, Any]) -> Iterable[str]:
@@ -164,7 +194,7 @@ def _usual_senders(tables: dict[str, Any]) -> Iterable[str]:
 
 
 def _values(value: Any) -> Iterable[str]:
-    """Every text in it: laws, queues, senders and kinds of traffic stand under several keys."""
+    """Yield every text in a value: laws, queues, senders and kinds of traffic have several keys."""
     if isinstance(value, dict):
         value = value.values()
     elif isinstance(value, str):
@@ -177,40 +207,41 @@ def _values(value: Any) -> Iterable[str]:
 
 
 def of_results(folder: Path) -> tuple[list[str], str]:
-    """Names of what was run in a folder of results, and a sentence on the runs."""
+    """Return the names of laws and other sources of a folder of results, and a sentence on it."""
     file = folder / "metrics.json"
     try:
-        told = json.loads(file.read_text())
-        runs, command, version = told["runs"], told["command"], told["forebay"]
+        result = json.loads(file.read_text())
+        runs, command, version = result["runs"], result["command"], result["forebay"]
         laws = sorted({run["law"] for run in runs})
         seeds = len({run["seed"] for run in runs})
-        # Of results that an earlier version wrote, the labels of the laws are all that is known.
-        uses = [str(name) for name in told.get("uses", [])]
+        # Results of an earlier version only have the labels of their laws.
+        uses = [str(name) for name in result.get("uses", [])]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        wanted = "a folder that `forebay run` wrote"
-        raise ScenarioError(f"{folder}: found {_reason(error)}, allowed: {wanted}") from None
+        expected = "a folder that `forebay run` wrote"
+        raise ScenarioError(f"{folder}: {_reason(error)}; expected {expected}") from None
     points = len({run["point"] for run in runs})
     sentence = (
         f"{len(runs)} runs of Forebay {version}: {_count(len(laws), 'law')}, "
-        f"{_count(points, 'point')}, {_count(seeds, 'seed')}; inputs {told['inputs'][:16]}; "
+        f"{_count(points, 'point')}, {_count(seeds, 'seed')}; inputs {result['inputs'][:16]}; "
         f"repeat with: {command}"
     )
-    return _known([*uses, *laws, *command.replace("/", " ").split()]), sentence
+    return _citable([*uses, *laws, *command.replace("/", " ").split()]), sentence
 
 
 def _reason(error: Exception) -> str:
-    return "no metrics.json" if isinstance(error, FileNotFoundError) else "another metrics.json"
+    return "no metrics.json" if isinstance(error, FileNotFoundError) else "an invalid metrics.json"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _known(names: Iterable[str]) -> list[str]:
-    known = {*citable(), *(it.paper for it in references() if it.paper)}
-    return [name for name in dict.fromkeys(names) if name in known]
+def _citable(names: Iterable[str]) -> list[str]:
+    """Return the names that have a source, without repetition."""
+    valid = {*citable(), *(source.paper for source in references() if source.paper)}
+    return [name for name in dict.fromkeys(names) if name in valid]
 
 
 def citable() -> set[str]:
     """Return the names of laws, queues, senders and kinds of traffic that have a source."""
-    return {name for it in references() for name in it.of}
+    return {name for source in references() for name in source.of}

@@ -1,4 +1,4 @@
-"""The meaning of a name: a key of a scenario, a parameter, an option, a law, a metric."""
+"""The meaning of names: keys of scenarios, parameters, options, laws, senders and metrics."""
 
 from __future__ import annotations
 
@@ -14,29 +14,39 @@ from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.words import hint
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
     from forebay._native import KeyInfo, RegistryEntry
 
-#: Letters that a part of a name must have.
+#: Smallest number of letters of a part of a name that is searched.
 SHORTEST = 2
-#: Stands for a default where there is none.
+#: Text in place of the default of a required key.
 REQUIRED = "required"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that has a name.
+    """A name with its meaning.
 
-    path: its full name, such as "law.pi.target".
-    where: what has it, such as 'the scenario, [bottleneck]'.
-    meaning: a sentence or two.
-    facts: heading and text of whatever else there is: unit, default, allowed, range.
-    example: a command that uses it; empty without one.
-    page: the page of docs/ that has more.
-    heading: what a table calls it, such as "Delay, 95th pct."; empty if that is its name.
+    Attributes
+    ----------
+    path : str
+        Full name, such as "law.pi.target".
+    where : str
+        What has the name, such as "a scenario, [bottleneck]".
+    meaning : str
+        A sentence or two.
+    facts : tuple of (heading, text)
+        Further facts, such as unit, default and range.
+    example : str
+        A command that uses it; empty without one.
+    page : str
+        Page of docs/ with more.
+    heading : str
+        Heading in tables, such as "Delay, 95th pct."; empty if it is the name.
     """
 
     path: str
@@ -49,14 +59,17 @@ class Entry:
 
     @property
     def last(self) -> str:
-        """The last part of its path."""
+        """Last part of the path."""
         return self.path.rpartition(".")[2]
 
 
 def find(text: str) -> list[Entry]:
-    """Everything of that name, the nearest match first: the full path, its end, a part of it.
+    """Return every entry with a name: by its full path, by its end, or by a part of it.
 
-    Raises `ScenarioError` where nothing is.
+    Raises
+    ------
+    ScenarioError
+        If there is none.
     """
     key = text.strip().strip("[]").lstrip("-").partition("=")[0].strip()
     plain = _plain(key)
@@ -86,11 +99,11 @@ def find(text: str) -> list[Entry]:
     if table in ("traffic", "link") and "." in rest:
         with suppress(ScenarioError):
             return find(f"{table}.{rest.partition('.')[2]}")
-    allowed = (
+    expected = (
         "a key of a scenario, a parameter, an option, a law, a queue, a sender, a metric or the "
         "heading of a column"
     )
-    raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint(key, names(), 3)}')
+    raise ParameterError("NAME", text, expected, reason=hint(key, names(), 3).strip())
 
 
 def _heading(text: str) -> str:
@@ -103,25 +116,27 @@ def _plain(name: str) -> str:
 
 
 def names() -> list[str]:
-    """Every full name, and every last part."""
+    """Return every full name, last part and heading."""
     every = ((entry.path, entry.last, entry.heading) for entry in entries())
     return [name for name in dict.fromkeys(itertools.chain(*every)) if name]
 
 
 def settable() -> list[str]:
     """Return "PATH=" for each key that `--set` of a scenario takes, flows named by their kind."""
-    examples = (it.example.partition("forebay run FILE ")[2] for it in entries())
-    return [f"{it.partition('--set ')[2].partition('=')[0]}=" for it in examples if "--set" in it]
+    examples = (entry.example.partition("forebay run FILE ")[2] for entry in entries())
+    return [
+        f"{line.partition('--set ')[2].partition('=')[0]}=" for line in examples if "--set" in line
+    ]
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """Everything that has a name, scenario keys first."""
+    """Return everything that has a name, scenario keys first."""
     return (*_keys(), *_registries(), *_senders(), *_options(), *_metrics(), *_terms())
 
 
 def _terms() -> Iterator[Entry]:
-    """Letters and words of what commands print."""
+    """Yield the terms and letters in the output of commands."""
     terms = tomllib.loads(
         resources.files("forebay.guide").joinpath("terms.toml").read_text("utf-8")
     )
@@ -142,7 +157,7 @@ def _facts(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _keys() -> Iterator[Entry]:
-    """Keys of a scenario; one that several kinds of traffic have alike stands once."""
+    """Yield keys of a scenario; a key that several kinds of traffic share comes once."""
     every = _native.keys()
     declared = [(*_place(key), key) for key in every]
     kinds: dict[tuple[str, str, str], list[str]] = {}
@@ -196,9 +211,9 @@ def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
 
 
 def _registries() -> Iterator[Entry]:
-    """Laws and queues, and their parameters."""
+    """Yield laws and queues with their parameters."""
     for name, law in registries.laws().items():
-        settings = [f"{it['name']}={it['default_text']}" for it in law["params"]]
+        settings = [f"{param['name']}={param['default_text']}" for param in law["params"]]
         facts = [
             ("equation", law["equation"]),
             ("set-point", law["set_point"] or ""),
@@ -210,7 +225,9 @@ def _registries() -> Iterator[Entry]:
         yield from _registered("law", law, "a law", "docs/reference/laws.md", example, facts)
     for name, queue in registries.queues().items():
         example = f"forebay run FILE --law pi --set law.pi.queue={name}"
-        yield from _registered("queue", queue, "a queue discipline", "docs/reference/queues.md", example)
+        yield from _registered(
+            "queue", queue, "a queue discipline", "docs/reference/queues.md", example
+        )
 
 
 def neighbours(name: str) -> list[str]:
@@ -222,22 +239,22 @@ def neighbours(name: str) -> list[str]:
 def _registered(
     owner: str,
     entry: RegistryEntry,
-    what: str,
+    noun: str,
     page: str,
     example: str,
     facts: Iterable[tuple[str, str]] = (),
 ) -> Iterator[Entry]:
-    """An entry of a registry, and each of its parameters."""
+    """Yield an entry of a registry, and each of its parameters."""
     name, params = entry["name"], ", ".join(param["name"] for param in entry["params"])
-    known = _facts(("source", entry["source"]), *(facts or [("parameters", params)]))
-    yield Entry(f"{owner}.{name}", what, entry["title"] + ".", known, example, page)
+    own_facts = _facts(("source", entry["source"]), *(facts or [("parameters", params)]))
+    yield Entry(f"{owner}.{name}", noun, entry["title"] + ".", own_facts, example, page)
     for param in entry["params"]:
         path = f"{owner}.{name}.{param['name']}"
         optional = param["default"] is not None
         default = param["default_text"] if optional else REQUIRED
         yield Entry(
             path,
-            f"the {what.removeprefix('a ')} {name}",
+            f"the {noun.removeprefix('a ')} {name}",
             param["doc"],
             _facts(
                 ("unit", param["unit"]),
@@ -264,7 +281,7 @@ def _senders() -> Iterator[Entry]:
 
 
 def _options() -> Iterator[Entry]:
-    """Options of `forebay link`."""
+    """Yield the options of `forebay link`."""
     for option in _native.link_options():
         flag = f"--{option['name'].replace('_', '-')}"
         value = option["default_text"] or option["placeholder"] or ""
@@ -285,14 +302,14 @@ def _metrics() -> Iterator[Entry]:
         ("traffic metric", "a metric of a traffic of a link", _native.traffic_metrics()),
         ("measure", "a measure of the papers' claims", _native.measures()),
     ]
-    met: set[str] = set()
-    for owner, where, found in tables:
-        for it in found:
-            if it["name"] in met:
+    names_before: set[str] = set()
+    for owner, where, metrics in tables:
+        for metric in metrics:
+            name, title = metric["name"], metric["title"]
+            if name in names_before:
                 continue
-            met.add(it["name"])
-            unit = it["unit"]
-            facts = _facts(("name in figures", it["title"]), ("unit there", unit))
-            meaning = it["doc"][:1].upper() + it["doc"][1:] + "."
+            names_before.add(name)
+            facts = _facts(("name in figures", title), ("unit there", metric["unit"]))
+            meaning = metric["doc"][:1].upper() + metric["doc"][1:] + "."
             page = "docs/reference/metrics.md"
-            yield Entry(f"{owner}.{it['name']}", where, meaning, facts, "", page, it["title"])
+            yield Entry(f"{owner}.{name}", where, meaning, facts, "", page, title)

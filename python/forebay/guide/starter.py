@@ -115,7 +115,18 @@ class HomeLine:
 def home_line(
     kind: str, down: str | None, up: str | None, direction: str, device: str | None
 ) -> HomeLine:
-    """Return the line of a name, with the user's rates.
+    """Return a kind of home line with the user's rates.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the line, such as "vdsl2-pppoe".
+    down, up : str or None
+        Rates as texts.
+    direction : str
+        "down" or "up".
+    device : str or None
+        Network device of the router; that of the line by default.
 
     Raises
     ------
@@ -125,7 +136,7 @@ def home_line(
     lines = _table("lines.toml")
     if kind not in lines:
         raise ScenarioError(
-            f'--line: "{kind}" is not a known line{hint(kind, lines)}; they are {", ".join(lines)}'
+            f'line: "{kind}" is unknown{hint(kind, lines)}; expected {", ".join(lines)}'
         )
     if direction not in ISOLATION:
         raise ScenarioError(f'--direction: "{direction}" is neither down nor up')
@@ -151,7 +162,17 @@ def home_line(
 
 
 def with_line(law: Law, line: HomeLine, direction: str) -> Law:
-    """Return a law that counts by itself what the line adds; another law as it is."""
+    """Return a law that accounts for a line's framing by itself; other laws are unchanged.
+
+    Parameters
+    ----------
+    law : Law
+        The law.
+    line : HomeLine
+        The line.
+    direction : str
+        "down" or "up".
+    """
     if registries.parameter(law.kind, router.OWN_RATE) is None:
         return law
     own = {
@@ -400,9 +421,18 @@ def _spread(rtts: Sequence[str]) -> str:
 
 
 def on_router(law: Law, link: _Link, load: str = "", words: str = "") -> list[str]:
-    """Return the commands that make a law on a router, or the reason why there are none.
+    """Return the commands that install a law on a router, or the reason why there are none.
 
-    `load` are the flows and round-trip times that `attach` designs a law for.
+    Parameters
+    ----------
+    law : Law
+        The law.
+    link : _Link
+        The link under test.
+    load : str, optional
+        Flows and RTTs for which `attach` designs the law.
+    words : str, optional
+        Further arguments of the commands.
     """
     if law.kind not in registries.laws():
         return []

@@ -20,6 +20,7 @@ from typing import Any
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._native import LawTwin, ScenarioError
+from forebay.experiment import automatic_gains
 from forebay.linux import device_qdiscs, devices, namespaces, programs, records, tcx
 from forebay.linux.devices import CHILD, FILTER_HANDLE, HANDLE, Device, quoted, shown
 from forebay.linux.programs import CLASSIFIER, FRONTS, QDISC, KernelError, answer, call, hexadecimal
@@ -135,7 +136,7 @@ def _site(target: Device, law: str, rate: str | None, buffer: str | None, *, ecn
     """Return the record of a law, without its parameters. Raises `ScenarioError`."""
     if rate is None:
         if buffer is not None:
-            raise ScenarioError("--buffer: found without --rate, allowed: with it")
+            raise ScenarioError("--buffer requires --rate")
         rate_bps, before = devices.rate_of(target), None
     else:
         rate_bps = round(_native.quantity("--rate", rate, "rate"))
@@ -165,8 +166,9 @@ def _refuse_second(target: Device) -> None:
     for record in records.read()[0]:
         if devices.is_of(record, target.ifindex, present) and devices.is_there(record, present):
             raise ScenarioError(
-                f'DEV: found "{name}", which has {record.law}, allowed: after `forebay detach '
-                f"{quoted(target.name)}`; `forebay set {quoted(target.name)} KEY=VALUE` changes it"
+                f"DEV: {name} already has {record.law}; remove it with `forebay detach "
+                f"{quoted(target.name)}`, or change it with `forebay kernel change "
+                f"{quoted(target.name)} KEY=VALUE`"
             )
     if present.shaper or devices.law_programs(present):
         raise ScenarioError(
@@ -182,8 +184,8 @@ def _plan_own_qdisc(attached: Attached, target: Device, notes: list[str]) -> Att
     words = _own_qdisc(attached, target, shapes=shapes)
     if not attached.made:
         raise ScenarioError(
-            f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has no "
-            f"queue before the shaper of {name}"
+            f"--rate is missing; expected a rate such as 15Mbit/s, since Linux's {words.qdisc} has "
+            f"no queue before the shaper of {name}"
         )
     attached = replace(attached, engine=words.qdisc)
     notes += [
@@ -307,9 +309,21 @@ def _verify(attached: Attached) -> None:
 
 @records.alone()
 def change(device: str, changes: Mapping[str, str]) -> Attached:
-    """Change parameters of the law, or `rate` of our shaper, while traffic runs.
+    """Change parameters of a law, or the rate of Forebay's shaper, while traffic passes.
 
-    Raises `ScenarioError`, `KernelError`.
+    Parameters
+    ----------
+    device : str
+        Name of the device.
+    changes : dict of str to str
+        New values of parameters; "rate" is that of the shaper.
+
+    Raises
+    ------
+    ScenarioError
+        If the device has no law, or a value is wrong.
+    KernelError
+        If the kernel refuses the change.
     """
     programs.need_capabilities(programs.NETWORK, "set")
     attached = devices.attached_to(device)
@@ -317,13 +331,13 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     ifindex = devices.index(name)
     if ifindex is None or not devices.is_there(attached, devices.installed(name, ifindex)):
         raise ScenarioError(
-            f'DEV: found "{shown(device)}", which is gone, allowed: `forebay detach '
+            f'DEV: "{shown(device)}": its law is gone; remove the record with `forebay detach '
             f"{quoted(device)}`"
         )
     if attached.engine not in FRONTS:
         raise ScenarioError(
-            f"set: found Linux's {attached.engine}, allowed: a law of `forebay list` that is a "
-            f"{' or a '.join(FRONTS)}; detach, and attach anew"
+            f"kernel change: Linux's {attached.engine} cannot be changed while it runs; detach the "
+            "law and attach it again"
         )
     changes = dict(changes)
     rate = changes.pop("rate", None)
@@ -331,7 +345,8 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     if rate is not None:
         if "shaper" not in attached.made:
             raise ScenarioError(
-                f'rate: found "{rate}", allowed: with a shaper that `forebay attach --rate` made'
+                f'rate: "{rate}": no shaper of forebay is here; a rate can be changed only after '
+                "`forebay attach --rate`"
             )
         new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
     old, new_twin = _twin(attached), _twin(new)
@@ -341,8 +356,8 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     ]
     if started and changes:
         raise ScenarioError(
-            f"set: found {', '.join(changes)}, from which the law starts ({', '.join(started)}), "
-            "allowed: detach, and attach anew"
+            f"set: {', '.join(changes)} gives the law its first state ({', '.join(started)}) and "
+            "cannot be changed while it runs; detach the law and attach it anew"
         )
     programs.need_capabilities(programs.LAW, "set")
     if rate is not None and new.engine == CLASSIFIER:
@@ -357,18 +372,34 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
 
 
 def _active(attached: Attached) -> int:
-    """Return which of the law's two settings is the active one. Raises `KernelError`."""
+    """Return the index of the law's active settings, 0 or 1. Raises `KernelError`."""
     (active,) = answer("bpftool", "-j", "map", "dump", "id", str(attached.maps["active"]))
     return int(active["formatted"]["value"])
 
 
 def burst_bytes(rate_bps: float, packet_bytes: int) -> int:
-    """Return the burst of our shaper: what it sends at once after being idle."""
+    """Return the burst of Forebay's shaper: the bytes that it sends at once after idling.
+
+    Parameters
+    ----------
+    rate_bps : float
+        Rate of the shaper.
+    packet_bytes : int
+        Size of a packet.
+    """
     return max(2 * packet_bytes, round(BURST_S * rate_bps / 8))
 
 
 def shaper(attached: Attached, target: Device) -> list[str]:
-    """Return the words of tc for our shaper."""
+    """Return the arguments of tc that install Forebay's shaper.
+
+    Parameters
+    ----------
+    attached : Attached
+        The law.
+    target : Device
+        The device.
+    """
     words = ["tc", "qdisc", "replace", "dev", target.name, "root", "handle", HANDLE]
     if attached.engine == QDISC:
         return [*words, attached.qdisc]
@@ -380,7 +411,15 @@ def shaper(attached: Attached, target: Device) -> list[str]:
 
 
 def settings(attached: Attached, twin: LawTwin) -> bytes:
-    """Return the law's settings as `struct settings` of front.h."""
+    """Return the law's settings as `struct settings` of front.h.
+
+    Parameters
+    ----------
+    attached : Attached
+        The law.
+    twin : LawTwin
+        Its fixed-point twin.
+    """
     bytes_per_s = shaper_bps(attached) / 8
     per_byte_ns = 1e9 / bytes_per_s
     numbers = [
@@ -411,10 +450,10 @@ def _factor(x: float) -> int:
 def _front(front: str | None, law: str, twin: LawTwin | None, *, shapes: bool, ecn: bool) -> str:
     """Return where the law is installed. Raises `ScenarioError` where it cannot be."""
     if front is not None and front not in FRONTS:
-        raise ScenarioError(f'--front: found "{front}", allowed: {", ".join(FRONTS)}')
+        raise ScenarioError(f'--front: "{front}" is not valid; expected {", ".join(FRONTS)}')
     if front is not None and twin is None:
         raise ScenarioError(
-            f'--front: found "{front}" with {law}, allowed: with a law in fixed point'
+            f'--front: "{front}": {law} has no fixed-point form; expected a law with one'
         )
     if twin is not None:
         programs.need_types()
@@ -422,21 +461,20 @@ def _front(front: str | None, law: str, twin: LawTwin | None, *, shapes: bool, e
         return CLASSIFIER
     if front == CLASSIFIER:
         raise ScenarioError(
-            "--front: found a kernel without tbf, allowed: one with sch_tbf, or --front qdisc"
+            "--front: this kernel has no tbf; expected one with sch_tbf, or --front qdisc"
         )
     if not programs.offers(*OWN_QDISC):
         without = "neither tbf nor " if front is None else "no "
         raise ScenarioError(
-            f"--front: found Linux {os.uname().release} with {without}qdiscs of BPF, allowed: 6.16 "
-            "and later with CONFIG_NET_SCH_BPF, or sch_tbf and --front classifier"
+            f"--front: Linux {os.uname().release} has {without}qdiscs of BPF; expected 6.16 or "
+            "later with CONFIG_NET_SCH_BPF, or sch_tbf and --front classifier"
         )
     if not shapes:
-        raise ScenarioError("--rate: found none, allowed: such as 15Mbit/s, since a qdisc shapes")
-    if ecn:
         raise ScenarioError(
-            "--ecn: found with a qdisc, allowed: with --front classifier, since the kernel lets no "
-            "qdisc of BPF mark"
+            "--rate is missing; expected a rate such as 15Mbit/s, since a qdisc shapes"
         )
+    if ecn:
+        raise ScenarioError("--ecn: a qdisc of BPF cannot mark packets; use --front classifier")
     return QDISC
 
 
@@ -477,7 +515,7 @@ def _own_qdisc(attached: Attached, target: Device, *, shapes: bool) -> _native.T
     if words is None:
         laws = ", ".join(sorted(filter(programs.has_header, registries.laws())))
         raise ScenarioError(
-            f'LAW: found "{attached.law}", allowed: {laws}, or one that is a qdisc of Linux'
+            f'LAW: "{attached.law}" is not valid; expected {laws}, or a qdisc of Linux'
         )
     return words
 
@@ -485,16 +523,15 @@ def _own_qdisc(attached: Attached, target: Device, *, shapes: bool) -> _native.T
 def _designed(
     attached: Attached, target: Device, parameters: Mapping[str, Any], design: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
-    """Return parameters by the law's rule, and a line on them."""
-    from forebay.control import fitted_gains  # loads scipy
-    from forebay.control.loaded_link import PLAIN
+    """Return parameters by the law's design rule, and a sentence on them."""
+    from forebay.control.link import PLAIN  # loads numpy
     from forebay.control.senders import SENDERS
 
     unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
     if unknown or "rtt" not in design:
-        fault = unknown[0] if unknown else "no rtt"
+        fault = f'"{unknown[0]}" is not a key' if unknown else "rtt is missing"
         raise ScenarioError(
-            f"--design: found {fault}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
+            f"--design: {fault}; expected flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
         )
     tcp = design.get("tcp", PLAIN)
     if tcp not in SENDERS:
@@ -506,17 +543,17 @@ def _designed(
     shortest_s, longest_s = (_native.quantity("--design", end, "time") for end in ends)
     flows = None
     if "flows" in design:
-        least, most = quantities.range_ends("flows", design["flows"])
-        flows = (float(least), float(most))
-    loads = fitted_gains.OperatingRange(
-        attached.rate_bps,
-        target.ip_bytes,
-        (shortest_s, longest_s),
-        attached.buffer_pkts,
-        flows,
-        tcp=tcp,
-    )
-    fitted = fitted_gains.fit(attached.law, loads, parameters)
+        few, many = quantities.range_ends("flows", design["flows"])
+        flows = (float(few), float(many))
+    place = {
+        "rate_bps": attached.rate_bps,
+        "packet_bytes": target.ip_bytes,
+        "rtt_s": (shortest_s, longest_s),
+        "room_pkts": attached.buffer_pkts,
+        "flows": flows,
+        "tcp": tcp,
+    }
+    fitted = automatic_gains.fitted((attached.law, place, parameters))
     line = fitted.line
     if tcp != PLAIN and fitted.design is not None and f" of {tcp}" not in line:
         line += f" (for Reno: its rule gives no gains for {tcp})"
@@ -671,9 +708,24 @@ def _detach_without_record(device: str) -> Detached:
 
 
 def remove(attached: Attached, name: str) -> list[str]:
-    """Remove a law from a device of this namespace, and ask the kernel afterwards.
+    """Remove a law from a device of this namespace, and verify that it is gone.
 
-    Returns notes to the user. Raises `KernelError` where something is left.
+    Parameters
+    ----------
+    attached : Attached
+        The record of the law.
+    name : str
+        Present name of the device.
+
+    Returns
+    -------
+    list of str
+        Notes to the user.
+
+    Raises
+    ------
+    KernelError
+        If a part of the law is left.
     """
     notes = []
     ifindex = devices.index(name)

@@ -1,9 +1,9 @@
-"""The qdiscs of a device as the kernel has them: kept before they are replaced, and restored.
+"""The qdiscs of a device, which are saved before they are replaced, and restored later.
 
-The options of a qdisc are kept as the bytes in which the kernel reports them (rtnetlink(7)), so
-that nothing is lost in words: peak rate, overhead, link layer and the exact burst of a tbf, and
-its child. Not every qdisc takes its own report back, so that a restoration is rehearsed in a
-network namespace of its own before anything is replaced.
+The options of a qdisc are saved as the bytes that the kernel reports (rtnetlink(7)), so that no
+option is lost, such as the peak rate, overhead, link layer and exact burst of a tbf, or its child.
+Not every qdisc accepts its own report, so that the restoration is rehearsed in a new network
+namespace before anything is replaced.
 """
 
 from __future__ import annotations
@@ -125,7 +125,14 @@ def hindrance(ifindex: int) -> str | None:
 
 
 def restore(ifindex: int, qdiscs: Sequence[DeviceQdisc] | None) -> None:
-    """Give a device the qdiscs back that it had; None stands for the kernel's default.
+    """Restore the qdiscs of a device.
+
+    Parameters
+    ----------
+    ifindex : int
+        Number of the device.
+    qdiscs : sequence of DeviceQdisc or None
+        The qdiscs, parents first; None for the kernel's default.
 
     Raises
     ------

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import forebay._native as _native
+from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError
 from forebay.linux import device_qdiscs as qdiscs
 from forebay.linux import namespaces, records, tcx
@@ -23,16 +24,16 @@ from forebay.linux.programs import CLASSIFIER, PROGRAM_NAME, KernelError, answer
 from forebay.linux.records import Attached, is_device_name
 from forebay.scenario import router
 
-#: Ours, so that nobody else's is taken for it.
+#: Handles of Forebay's qdiscs, by which they are recognised.
 HANDLE = "f0ba:"
 CHILD = "f0bb:"
 ROOT_HANDLE = 0xF0BA0000
-#: Preference of our filter at egress where nobody else has one, and its handle there.
+#: Preference of a law's filter at egress without other filters, and its handle.
 PREFERENCE = 100
 FILTER_HANDLE = "0x1"
-#: What tc counts of a packet besides the IP packet.
+#: Bytes that tc counts of a packet in addition to the IP packet, by link type.
 HEADERS = {"ether": 14}
-#: Shapers before which a law can stand: the packets wait in them.
+#: Shapers in front of which a law can run, because packets wait in them.
 SHAPERS = ("tbf", "htb")
 
 
@@ -95,7 +96,25 @@ class Installed:
 
 
 def device(name: str, *, up: bool = True) -> Device:
-    """Return a device. Raises `ScenarioError` for one that is missing, or down."""
+    """Return a network device.
+
+    Parameters
+    ----------
+    name : str
+        Name of the device.
+    up : bool
+        True if it has to be up.
+
+    Returns
+    -------
+    Device
+        The device.
+
+    Raises
+    ------
+    ScenarioError
+        If it does not exist, or is down.
+    """
     try:
         if not is_device_name(name):
             raise KernelError("not a name of a device")
@@ -103,11 +122,11 @@ def device(name: str, *, up: bool = True) -> Device:
     except KernelError:
         names = ", ".join(sorted(shown(name) for _, name in socket.if_nameindex()))
         raise ScenarioError(
-            f'DEV: found "{shown(name)}", allowed: a device here: {names}'
+            f"DEV: there is no device {shown(name)} here; the devices are {names}"
         ) from None
     if up and "UP" not in link["flags"]:
         raise ScenarioError(
-            f'DEV: found "{shown(name)}", which is down, allowed: `ip link set {quoted(name)} up`'
+            f"DEV: {shown(name)} is down; bring it up with `ip link set {quoted(name)} up`"
         )
     listed = answer("tc", "-j", "qdisc", "show", "dev", name)
     roots = [qdisc for qdisc in listed if qdisc.get("root")]
@@ -139,7 +158,25 @@ def name_of(ifindex: int) -> str | None:
 
 
 def installed(name: str, ifindex: int) -> Installed:
-    """Return what of laws there is on a device. Raises `KernelError`."""
+    """Return the programs, filters and shaper of a device.
+
+    Parameters
+    ----------
+    name : str
+        Name of the device.
+    ifindex : int
+        Its number.
+
+    Returns
+    -------
+    Installed
+        The programs, filters and shaper.
+
+    Raises
+    ------
+    KernelError
+        If the kernel refuses a query.
+    """
     listed = answer("tc", "-j", "qdisc", "show", "dev", name)
     has_clsact = any(qdisc["kind"] == "clsact" for qdisc in listed)
     return Installed(
@@ -151,7 +188,25 @@ def installed(name: str, ifindex: int) -> Installed:
 
 
 def filters(name: str, direction: str) -> list[Filter]:
-    """Return the filters of a device with clsact. Raises `KernelError`."""
+    """Return the filters of a device with clsact.
+
+    Parameters
+    ----------
+    name : str
+        Name of the device.
+    direction : str
+        "egress" or "ingress".
+
+    Returns
+    -------
+    list of Filter
+        The filters.
+
+    Raises
+    ------
+    KernelError
+        If tc fails.
+    """
     device_filters = []
     for entry in answer("tc", "-j", "filter", "show", "dev", name, direction):
         options = entry.get("options")
@@ -165,12 +220,40 @@ def filters(name: str, direction: str) -> list[Filter]:
 
 
 def delete_filter(name: str, law: Filter) -> None:
-    """Delete one filter at egress, and no other of its preference. Raises `KernelError`."""
+    """Delete a filter at egress, and no other filter of its preference.
+
+    Parameters
+    ----------
+    name : str
+        Name of the device.
+    law : Filter
+        The filter.
+
+    Raises
+    ------
+    KernelError
+        If tc fails.
+    """
     call(*filter_words("del", name, law.preference), "handle", law.handle, law.kind)
 
 
 def filter_words(verb: str, name: str, preference: int) -> list[str]:
-    """Return the words of tc for a filter at a device's egress."""
+    """Return a command of tc for a filter at a device's egress.
+
+    Parameters
+    ----------
+    verb : str
+        Such as "add" or "del".
+    name : str
+        Name of the device.
+    preference : int
+        Preference of the filter.
+
+    Returns
+    -------
+    list of str
+        The words.
+    """
     where = ["egress", "protocol", "all", "pref", str(preference)]
     return ["tc", "filter", verb, "dev", name, *where]
 
@@ -187,8 +270,8 @@ def first_preference(name: str) -> int:
     preference = min([PREFERENCE, *(number - 1 for number in preferences)])
     if preference < 1:
         raise ScenarioError(
-            f"attach: a filter of {shown(name)} has preference 1 at egress, and a law behind it "
-            f"might see no packet; give that filter a higher preference (`tc filter show dev "
+            f"attach: a filter of {shown(name)} has preference 1 at egress, so that a law behind "
+            f"it might see no packets; give that filter a higher preference (`tc filter show dev "
             f"{quoted(name)} egress`)"
         )
     return preference
@@ -217,9 +300,9 @@ def qdiscs_before(target: Device) -> list[DeviceQdisc] | None:
     if hindrance is not None:
         name = shown(target.name)
         raise ScenarioError(
-            f"--rate: {name} has a qdisc {target.root['kind']}, and `detach` could not restore "
-            f"{hindrance}; remove it first (`tc qdisc del dev {quoted(target.name)} root`), or "
-            "attach without --rate before a tbf or htb that is there"
+            f"rate: {name} has the qdisc {target.root['kind']}, and `forebay detach` could not "
+            f"restore {hindrance}; remove it first (`tc qdisc del dev {quoted(target.name)} "
+            "root`), or attach without a rate in front of an existing tbf or htb"
         )
     before = qdiscs.tree(target.ifindex)
     return None if qdiscs.is_default(before) else before
@@ -241,18 +324,19 @@ def rate_of(target: Device) -> int:
         if len(rates) == 1:
             counted_bps = round(_native.quantity("--rate", f"{rates[0]}/s", "rate"))
     if counted_bps is None:
-        raise ScenarioError(
-            f"--rate: found none, and {shown(target.name)} has a qdisc {kind}, allowed: such as "
-            f"15Mbit/s, a little less than the link's own, or without it a shaper there, "
-            f"{' or '.join(SHAPERS)}"
+        raise ParameterError(
+            "rate",
+            None,
+            f"a rate slightly below the link's, such as 15Mbit/s, because {shown(target.name)} has "
+            f"no shaper ({' or '.join(SHAPERS)}) but {kind}",
         )
     return router.packets_bps(counted_bps, target.ip_bytes, target.header_bytes)
 
 
 def shown(name: str) -> str:
-    """Return a device's name for a terminal: what does not print stands as an escape.
+    """Return a device's name for a terminal, with escapes for characters that do not print.
 
-    Linux lets a name have any byte but a slash, a colon and white space.
+    A name may have any byte but a slash, a colon and white space.
     """
     text = os.fsencode(name).decode(errors="surrogateescape")
     return "".join(
@@ -277,13 +361,13 @@ def quoted(name: str) -> str:
     return f"$'{escaped}'"
 
 
-#: States of a law, as `forebay list` shows them; the empty one is that of a law that works.
+#: States of a law, as `forebay kernel list` shows them; the empty one is that of a law that works.
 ELSEWHERE, MOVED, GONE = "another namespace", "moved to another namespace", "gone"
 INTERRUPTED = "attach was interrupted"
 
 
 def find_attached(device: str) -> Attached | None:
-    """Return what is attached to a device of this namespace; None where nothing is.
+    """Return the record of the law on a device of this namespace; None without one.
 
     A device is found by its number, which a new name does not change, and by the law that the
     kernel has on it, which goes with it into another namespace.
@@ -307,7 +391,7 @@ def find_attached(device: str) -> Attached | None:
 
 
 def attached_to(device: str) -> Attached:
-    """Return what is attached to a device here. Raises `ScenarioError` where nothing is."""
+    """Return the record of the law on a device here. Raises `ScenarioError` without one."""
     attached = find_attached(device)
     if attached is None:
         raise no_law(device)
@@ -344,14 +428,14 @@ def no_law(device: str) -> ScenarioError:
     local_records = [record for record in attached if record.namespace == namespaces.cookie()]
     names = sorted({shown(name_here(record) or record.device) for record in local_records})
     damaged = "".join(f"; {problem}" for problem in problems)
-    return ScenarioError(
-        f'DEV: found "{shown(device)}", allowed: a device with a law, of `forebay list`: '
-        f"{', '.join(names) or 'none'}{damaged}"
+    devices_with_law = (
+        f"; devices with a law: {', '.join(names)}" if names else "; no device has one"
     )
+    return ScenarioError(f"DEV: {shown(device)} has no law{devices_with_law}{damaged}")
 
 
 def state_of(attached: Attached) -> str:
-    """Return where a law is, as `forebay list` says it; empty for one that works here."""
+    """Return where a law is, as `forebay kernel list` says it; empty for one that works here."""
     name = name_here(attached)
     if name is not None:
         present = installed_here(name)
@@ -395,10 +479,10 @@ def name_with(program: int) -> str | None:
 
 
 def installed_here(name: str) -> Installed:
-    """Return what of laws there is on a device. Raises `KernelError` where it is gone."""
+    """Return the programs, filters and shaper of a device. Raises `KernelError` if it is gone."""
     ifindex = index(name)
     if ifindex is None:
-        raise KernelError(f"{name} has gone meanwhile")
+        raise KernelError(f"the device {name} has disappeared")
     return installed(name, ifindex)
 
 
@@ -412,7 +496,27 @@ def present_name(attached: Attached) -> str | None:
 
 
 def programs_before(attached: Attached, name: str, ifindex: int) -> int:
-    """Return how many programs and filters of others run before a law. Raises `KernelError`."""
+    """Return the number of foreign programs and filters that run before a law.
+
+    Parameters
+    ----------
+    attached : Attached
+        Record of the law.
+    name : str
+        Present name of the device.
+    ifindex : int
+        Its number.
+
+    Returns
+    -------
+    int
+        The number.
+
+    Raises
+    ------
+    KernelError
+        If the kernel refuses a query.
+    """
     present = installed(name, ifindex)
     if attached.program in present.tcx:
         return present.tcx.index(attached.program)
@@ -422,7 +526,22 @@ def programs_before(attached: Attached, name: str, ifindex: int) -> int:
 
 
 def is_of(attached: Attached, ifindex: int, present: Installed) -> bool:
-    """Return True if a record is of this device of this namespace."""
+    """Return True if a record belongs to a device of this namespace.
+
+    Parameters
+    ----------
+    attached : Attached
+        The record.
+    ifindex : int
+        Number of the device.
+    present : Installed
+        Programs, filters and shaper of the device.
+
+    Returns
+    -------
+    bool
+        True if it does.
+    """
     if attached.boot != records.boot():
         return False
     same = attached.ifindex == ifindex and attached.namespace == namespaces.cookie()
@@ -430,7 +549,20 @@ def is_of(attached: Attached, ifindex: int, present: Installed) -> bool:
 
 
 def is_there(attached: Attached, present: Installed) -> bool:
-    """Return True if the kernel has the law on this device."""
+    """Return True if the kernel has a law on a device.
+
+    Parameters
+    ----------
+    attached : Attached
+        Record of the law.
+    present : Installed
+        Programs, filters and shaper of the device.
+
+    Returns
+    -------
+    bool
+        True if it does.
+    """
     if attached.engine == CLASSIFIER:
         return present.has_program(attached.program)
     return present.shaper

@@ -1,4 +1,4 @@
-"""What this machine allows, found by trying it; and whether a device's queue is a bottleneck."""
+"""Checks of what this machine supports, and of whether a device's queue is a bottleneck."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import forebay._native as _native
 from forebay._base import words
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
 from forebay.linux import link_outcome
 from forebay.linux.link_outcome import Outcome
 from forebay.linux.link_process import LinkError, run
 from forebay.linux.link_settings import need, settings
 
-#: Longest time for one link to come up and end.
+#: Longest time for a link to come up and end.
 PATIENCE_S = 20.0
 USER_NAMESPACE = Path("/proc/self/ns/user")
 #: Time between two looks at a queue, and time of all looks.
@@ -41,18 +41,28 @@ PRIORITY = (
 
 @dataclass(frozen=True)
 class Capability:
-    """One thing that was tried."""
+    """The result of a check.
+
+    Attributes
+    ----------
+    name : str
+        The capability.
+    verdict : str
+        "yes", "no" or "partly".
+    found : str
+        The observation.
+    advice : str
+        What to do; empty if nothing.
+    """
 
     name: str
-    #: "yes", "no", or "partly".
     verdict: str
     found: str
-    #: What to do; empty where nothing is to be done.
     advice: str = ""
 
 
 def findings() -> Iterator[Capability]:
-    """Try everything, one after the other. Raises `ScenarioError` elsewhere than on Linux."""
+    """Yield the result of each check. Raises `ScenarioError` on other systems than Linux."""
     need()
     tun = _attempt("A link over TUN", lambda name: _device(name, "tun"))
     packets = _attempt("A link over packet sockets", lambda name: _device(name, "packets"))
@@ -70,15 +80,14 @@ def findings() -> Iterator[Capability]:
 
 
 def _attempt(name: str, find: Callable[[str], Capability]) -> Capability:
-    """Try links; "no" where the machine refuses one, or is too busy for it."""
+    """Return the result of a check that starts links; "no" where a link fails or hangs."""
     try:
         return find(name)
     except LinkError as error:
         reason, _, advice = str(error).partition("; ")
-        # This is the doctor.
         return Capability(name, "no", reason, advice.removesuffix("; `forebay doctor` says more"))
     except subprocess.TimeoutExpired:
-        return Capability(name, "no", f"a link has not ended after {PATIENCE_S:g} s", _busy())
+        return Capability(name, "no", f"a link did not end within {PATIENCE_S:g} s", _busy())
 
 
 def _link(*command: str, rate: str = "10Mbit/s", **options: object) -> Outcome:
@@ -87,7 +96,7 @@ def _link(*command: str, rate: str = "10Mbit/s", **options: object) -> Outcome:
 
 def _device(name: str, device: str) -> Capability:
     _link("true", device=device)
-    return Capability(name, "yes", "up and down again")
+    return Capability(name, "yes", "a link came up and went down again")
 
 
 def _namespaces(name: str, links: list[Capability]) -> Capability:
@@ -109,15 +118,15 @@ def _timing(name: str) -> Capability:
     outcome = _link(sys.executable, "-c", BLAST, rate="15Mbit/s", delay="1ms")
     late = outcome.lateness
     times = (words.short_time(seconds) for seconds in (late.p50_s, late.p99_s, late.p999_s))
-    text = "packets leave {} late in the median, {} at 99 %, {} at 99.9 %".format(*times)
+    text = "lateness of packets: median {}, P99 {}, P99.9 {}".format(*times)
     if not outcome.void and late.p99_s < 100e-6:
         return Capability(name, "yes", text)
     return Capability(name, "no" if outcome.void else "partly", text, _busy())
 
 
 def _busy() -> str:
-    load = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable_cores()} cores"
-    return f"let nothing else run: {load}"
+    load = f"the load average is {os.getloadavg()[0]:.1f} on {_usable_cores()} cores"
+    return f"run nothing else at the same time: {load}"
 
 
 def _super_packets(name: str) -> Capability:
@@ -133,7 +142,7 @@ def _priority() -> Capability:
     return Capability(
         name,
         "partly",
-        "SCHED_FIFO is not allowed; links run without it, and are late when the machine is busy",
+        "SCHED_FIFO is not allowed, so that links are late when the machine is busy",
         "`ulimit -r 10` as root before, `LimitRTPRIO=10` in systemd, `USER - rtprio 10` in "
         "/etc/security/limits.conf, or for a container `--ulimit rtprio=10`",
     )
@@ -143,7 +152,7 @@ def _cores() -> Capability:
     name, text = "Processor cores", f"{_usable_cores()}, load {os.getloadavg()[0]:.1f}"
     if _usable_cores() >= 2:
         return Capability(name, "yes", text)
-    advice = "give it a second core: the link and its traffic share this one"
+    advice = "use a second core, because the link and its traffic share this one"
     return Capability(name, "partly", text, advice)
 
 
@@ -155,11 +164,11 @@ def _congestion_control() -> Capability:
     available = _available()
     default = link_outcome.default_congestion_control()
     name = "TCP congestion control"
-    text = f"{available}; {default} unless a program asks for another"
+    text = f"{available}; default {default}"
     if not set(link_outcome.RESPONSIVE) <= set(available.split()):
-        advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
+        advice = "run `modprobe tcp_cubic`, or choose another with `iperf3 -C`"
     elif warning := link_outcome.congestion_warning(default):
-        advice = f"{warning}: `iperf3 -C cubic`"
+        advice = f"{warning}; use `iperf3 -C cubic`"
     else:
         return Capability(name, "yes", text)
     return Capability(name, "partly", text, advice)
@@ -175,11 +184,11 @@ def _available() -> str:
 def _iperf3() -> Capability:
     if path := shutil.which("iperf3"):
         return Capability("iperf3", "yes", path)
-    return Capability("iperf3", "partly", "not here; the tests use it", "`apt-get install iperf3`")
+    return Capability("iperf3", "partly", "missing; tests use it", "run `apt-get install iperf3`")
 
 
 def queue(device: str) -> Capability:
-    """Watch for two seconds whether packets wait at a device.
+    """Measure for two seconds whether packets wait at a device.
 
     Raises `ScenarioError` where there is no such device.
     """
@@ -189,14 +198,14 @@ def queue(device: str) -> Capability:
         first = _native.link_queue(device)
     except OSError as error:
         devices = ", ".join(sorted(entry.name for entry in Path("/sys/class/net").iterdir()))
-        raise ScenarioError(f'doctor: device: found "{device}", allowed: {devices}') from error
+        raise ParameterError("DEVICE", device, devices) from error
     if first is None or first["kind"] == "noqueue":
         return Capability(
             name,
             "no",
-            "the device has no queue: what is sent is not held back there",
-            f"shape it, or find the slower link; `tc qdisc replace dev {device} root tbf rate "
-            "100mbit burst 10kb latency 100ms` makes one",
+            "the device has no queue, so that no packets wait there",
+            f"shape the device, or find the slower link; for example `tc qdisc replace dev "
+            f"{device} root tbf rate 100mbit burst 10kb latency 100ms`",
         )
     packets: list[int] = []
     start = time.monotonic()
@@ -218,6 +227,6 @@ def queue(device: str) -> Capability:
         name,
         "no" if waiting < 0.05 else "partly",
         text,
-        "start the traffic, then look again; if nothing waits under load, a slower link follows, "
-        "or the sender's TCP holds back (small queues, pacing)",
+        "start the traffic and repeat the check; if no packets wait under load, a slower link "
+        "follows, or the sender's TCP limits itself (small queues, pacing)",
     )

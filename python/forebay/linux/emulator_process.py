@@ -1,9 +1,8 @@
-"""The programs that run in a link's namespaces; they load quickly, and have one thread.
+"""The processes that run in a link's namespaces; they load quickly and have one thread.
 
 `python -m forebay.linux.emulator_process run REQUEST OUTCOME STOP READY` is the process of a link.
-All are open files: what is asked for, what came of it, a socket whose end ends the link, and a pipe
-for what is needed to enter its namespaces. `… enter NET USER COMMAND…` becomes a program in one of
-them.
+Its arguments are open files: the request, the outcome, a socket whose end ends the link, and a pipe
+for the paths of the namespaces. `... enter NET USER COMMAND...` becomes a program in one of them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ GONE_WITHIN_S = 5.0
 
 
 def main() -> None:
-    """Run "run …" or "enter …"."""
+    """Run the command "run ..." or "enter ..."."""
     verb, *arguments = sys.argv[1:]
     if verb == "run":
         run(*map(int, arguments))
@@ -32,18 +31,30 @@ def main() -> None:
 
 
 def run(request_file: int, outcome_file: int, stop: int, ready_pipe: int) -> None:
-    """Run a link until its command, or the other end of `stop`, ends."""
+    """Run a link until its command ends, or the other end of `stop` is closed.
+
+    Parameters
+    ----------
+    request_file : int
+        Descriptor of a file with the pickled arguments of `_native.link_run`.
+    outcome_file : int
+        Descriptor of a file that gets the pickled outcome, or an error.
+    stop : int
+        Descriptor of a socket whose end ends the link.
+    ready_pipe : int
+        Descriptor of a pipe that gets the pickled `LinkReady`.
+    """
     for file in (request_file, outcome_file, stop, ready_pipe):
         os.set_inheritable(file, False)
-    # A terminal's Ctrl-C is for the command, and for the program that started this one. The link
-    # takes no notice of it where there is a command; where there is none, this has no terminal.
+    # Ctrl-C is for the command and for the program that started this process. Without a command,
+    # this process has no terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(request_file, "rb") as stream:
         request = pickle.load(stream)
     networks: list[int] = []
 
     def report(up: _native.LinkReady) -> None:
-        # As long as they are open, their numbers are no other namespaces'.
+        # While these files are open, no other namespaces can get their inode numbers.
         networks.extend(os.open(path, os.O_RDONLY) for path in up.networks)
         with os.fdopen(ready_pipe, "wb") as pipe:
             pickle.dump(up, pipe)
@@ -88,12 +99,20 @@ def kill_all(networks: list[int]) -> None:
 
 
 def enter(network: str, user: str, *command: str) -> None:
-    """Become a program in a network namespace."""
+    """Become a program in a network namespace.
+
+    Parameters
+    ----------
+    network, user : str
+        Paths of the network namespace and of its user namespace; an empty `user` for root.
+    *command : str
+        The program and its arguments.
+    """
     try:
         before = Path(network).stat()
         _native.link_enter(network, user or None)
-        # A link that ends kills what is in its namespaces, after its paths have gone: what
-        # comes in too late ends by itself.
+        # A link that ends removes its paths and then kills the processes in its namespaces. A
+        # process that enters later must end by itself.
         if not os.path.samestat(Path(network).stat(), before):
             raise OSError("the link has ended")
         os.execvp(command[0], command)

@@ -1,4 +1,4 @@
-"""The links and real flows of a scenario, or a one-line reason why it has none."""
+"""The links and real flows of a scenario, or an error for one that has none."""
 
 from __future__ import annotations
 
@@ -24,30 +24,31 @@ if TYPE_CHECKING:
 
 #: Time from the start of the command to the scenario's time zero: the servers come up in it.
 LEAD_S = 1.0
-#: Access links this many times faster than the bottleneck do not hold a flow back; the link has
-#: none.
+#: Access links this many times faster than the bottleneck do not limit a flow; real links have no
+#: access links.
 ACCESS_RATIO = 5.0
-#: The link of the acknowledgements: nothing waits there, and it is slow enough for releases on
-#: the microsecond.
+#: The link of the acknowledgements, fast enough that no packet waits, and slow enough to release
+#: packets to the microsecond.
 RETURN_RATE = "100Mbit/s"
 RETURN_BUFFER = "10000p"
 #: Least MTU that IPv6 allows (RFC 8200, section 5).
 LEAST_PACKET_BYTES = 1280
-#: Port of the first long flow's server, and that of the first short transfers'; others count down.
+#: Ports of the first long flow's server, and of the first server of short transfers, from which
+#: further ports count down.
 PORT, TRANSFERS_PORT = 5201, 5200
-#: Kinds of traffic that real flows can be.
+#: Kinds of traffic that real flows support.
 KINDS = ["ftp", "mice", "web", "program"]
-#: Most programs, each on a host of its own, with a server on another.
+#: Largest number of programs, each with hosts of its own.
 MOST_PROGRAMS = 250
-#: Most traffics that a link tells apart.
+#: Largest number of traffics that a link distinguishes.
 MOST_APART = 250
-#: Those of them that are short transfers.
+#: Kinds of traffic that are short transfers.
 SHORT = ["mice", "web"]
-#: Of one connection to the next a host keeps nothing.
+#: Settings by which a host remembers nothing from one connection to the next.
 HOST_SYSCTLS = [("net.ipv4.tcp_no_metrics_save", "1")]
-#: Time that a program has to end after the scenario's end, when it is told to.
+#: Time that programs have to end after the scenario's end.
 STOP_S = 0.3
-#: Whether the kernel's senders ask for ECN; they do not speak L4S's.
+#: True if the kernel's senders ask for ECN, by the scenario's value; they do not support L4S.
 ECN = {"off": False, "classic": True}
 #: The kernel's names. Its Reno always recovers with SACK, RACK and PRR.
 CONGESTION_CONTROL = {name: sender["kernel"] for name, sender in registries.senders().items()}
@@ -283,16 +284,17 @@ def link_plans(experiment: Planned) -> list[LinkPlan]:
         for i, law in enumerate(point.laws):
             refused = _refused(point, law)
             if refused is not None:
-                key, value, allowed = refused
+                key, value, expected = refused
                 raise ScenarioError(
-                    f"{experiment.path}: {key}: found {value}, allowed for real flows: {allowed}"
+                    f"{experiment.path}: {key}: {value} is not possible with real flows; expected "
+                    f"{expected}"
                 )
             starts_s = partial(experiment.plan.starts_s, p)
             plans.append(LinkPlan(p, i, point, law, starts_s, folder, keeps_packets))
     return plans
 
 
-#: What real flows over one link cannot do: its key, its value, and what they can.
+#: A key and its value that real flows over one link cannot have, and what would be right.
 Refusal = tuple[str, object, str]
 
 
@@ -312,8 +314,8 @@ def _refused(point: PointInfo, law: LawInfo) -> Refusal | None:
     for n, entry in enumerate(traffic):
         refused = _refused_traffic(entry, bottleneck.rate_bps)
         if refused is not None:
-            key, value, allowed = refused
-            return f"traffic.{n}.{key}", value, allowed
+            key, value, expected = refused
+            return f"traffic.{n}.{key}", value, expected
     programs = sum(entry.flows for entry in traffic if entry.kind == "program")
     if programs > MOST_PROGRAMS:
         return "traffic.flows", f"{programs} programs", f"at most {MOST_PROGRAMS} in all"

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from forebay._base.errors import ParameterError
 from forebay._base.progress import Progress
 from forebay._native import ScenarioError
 
@@ -31,7 +32,7 @@ VARIABLE = "FOREBAY_KERNELS"
 KERNEL, TOOLS, FACTS = "linux", "tools", "guest.json"
 #: The guest's first process, built with the package.
 PROGRAM = Path(__file__).with_name("forebay-guest")
-SETUP = "`forebay kernel setup` builds one in some minutes, without root"
+SETUP = "`forebay guest setup` builds one in some minutes, without root"
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,13 @@ def chosen(name: str | None = None) -> Guest:
     check_machine()
     all_guests = installed()
     if not all_guests:
-        raise ScenarioError(f"--engine kernel: found no guest in {place()}, allowed: one; {SETUP}")
+        raise ScenarioError(f"engine: kernel needs a guest, and {place()} has none; {SETUP}")
     if name is None:
         return all_guests[0]
     of_name = [guest for guest in all_guests if guest.digest.startswith(name)]
     if len(of_name) != 1:
         digests = ", ".join(guest.digest[:12] for guest in all_guests)
-        raise ScenarioError(f'kernel: found "{name}", allowed: the start of one of {digests}')
+        raise ScenarioError(f'GUEST: "{name}" is unknown; expected the first letters of {digests}')
     return of_name[0]
 
 
@@ -112,7 +113,7 @@ def check_system() -> None:
     system, machine = platform.system(), platform.machine()
     if (system, machine) != ("Linux", "x86_64"):
         host = f"{system} on {machine}"
-        raise ScenarioError(f"--engine kernel: found {host}, allowed: Linux on x86_64")
+        raise ScenarioError(f"engine: kernel needs Linux on x86_64, and this is {host}")
 
 
 def check_machine() -> None:
@@ -120,9 +121,9 @@ def check_machine() -> None:
     check_system()
     if not PROGRAM.exists():
         raise ScenarioError(
-            f"--engine kernel: this package has no {PROGRAM.name}, the first process of a guest; "
-            "`make guest` builds it in a checkout (Debian: libc6-dev), as `forebay kernel setup` "
-            "does, and wheels for Linux on x86_64 have it"
+            f"engine: kernel needs {PROGRAM.name}, the first process of a guest, which this "
+            "package lacks; `make guest` builds it in a checkout (Debian: libc6-dev), and wheels "
+            "for Linux on x86_64 have it"
         )
 
 
@@ -176,7 +177,7 @@ NUMBER_AFTER = """\
 \t\treturn;
 \t}
 """
-#: What is built into a guest's kernel, in DATA.
+#: Configuration of a guest's kernel, in DATA.
 PATCHES = ("seeded_random.c", "several_calls.c")
 
 
@@ -195,10 +196,26 @@ class KernelSource:
 
 
 def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool]:
-    """Return the guest of a source, built if need be, and whether it was built.
+    """Return the guest of a source, which is built unless it exists.
 
-    Raises `ScenarioError` for a machine or a tree that cannot build one, and `SetupError` where a
-    step fails; nothing is left of it then.
+    Parameters
+    ----------
+    source : KernelSource
+        Source of the kernel.
+    watch : callable, optional
+        Called with the progress.
+
+    Returns
+    -------
+    (Guest, bool)
+        The guest, and True if it was built.
+
+    Raises
+    ------
+    ScenarioError
+        If the machine or the tree cannot build a guest.
+    SetupError
+        If a step fails; its files are removed.
     """
     check_system()
     _check_programs()
@@ -255,17 +272,15 @@ def _check_programs() -> None:
     if missing:
         names = " ".join(dict.fromkeys(missing))
         raise ScenarioError(
-            "kernel setup: found a machine that lacks programs, allowed: one with them "
-            f"(apt-get install {names})"
+            f"guest setup: programs are missing; install them with `apt-get install {names}`"
         )
 
 
 def _check_tree(tree: Path) -> None:
     for file in ("Makefile", "arch/um/Kconfig", "arch/um/os-Linux/util.c"):
         if not (tree / file).is_file():
-            raise ScenarioError(
-                f"--source: found {tree}, which has no {file}, allowed: a tree of Linux's source"
-            )
+            expected = "a source tree of Linux"
+            raise ParameterError("source", tree, expected, reason=f"it has no {file}")
 
 
 @contextmanager
@@ -352,21 +367,21 @@ def _mirror() -> str:
                     option = f"[signed-by={keys}] " if Path(keys).exists() else ""
                     return option + match[0]
     raise ScenarioError(
-        "kernel setup: found no mirror of Debian in /etc/apt, allowed: one, or --source DIR "
-        "and a machine with iproute2"
+        "guest setup: /etc/apt names no mirror of Debian; add one, or give a source tree of Linux "
+        "on a machine with iproute2"
     )
 
 
 def _identity(source: KernelSource, work: Path) -> str:
-    """Return what identifies a source: Debian's package with its version, or a tree's state."""
+    """Return the identity of a source: Debian's package with its version, or a tree's state."""
     _call(["apt-get", *_apt(work, source.suite), "update", "-qq"], work)
     if source.tree is None:
         depends = _call(["apt-cache", *_apt(work), "depends", "linux-source"], work)
         package = re.search(r"Depends: (linux-source-\S+)", depends)
         if not package:
-            raise SetupError(f"apt-cache knows no linux-source in {source.suite}")
-        shown = _call(["apt-cache", *_apt(work), "show", package[1]], work)
-        version = re.search(r"^Version: (\S+)", shown, re.MULTILINE)
+            raise SetupError(f"apt-cache has no linux-source in the suite {source.suite}")
+        details = _call(["apt-cache", *_apt(work), "show", package[1]], work)
+        version = re.search(r"^Version: (\S+)", details, re.MULTILINE)
         return f"{package[1]}={version[1]}" if version else package[1]
     tree = source.tree.resolve()
     state = [str(tree)]

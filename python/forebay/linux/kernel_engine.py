@@ -1,8 +1,7 @@
-"""The real Linux kernel as an engine, in guests whose time is virtual: its senders, its queues,
-and ours.
+"""The engine `kernel`: the real Linux kernel in guests with virtual time.
 
-A run is a guest of its own: a process that needs no rights, is watched, and ends with the one that
-started it.
+Senders are the kernel's; queues are the kernel's or Forebay's. Each run is a guest of its own, a
+process that needs no privileges and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,14 @@ from forebay._base import temporary
 from forebay._base.temporary import own_prefix
 from forebay._native import Fault, guest_check, guest_orders, guest_run
 from forebay.experiment import engines
-from forebay.experiment.engines import KERNEL, Ended, Keep, Remark, file_name, runs_programs
+from forebay.experiment.engines import (
+    KERNEL,
+    EndedProgram,
+    ExtrasFolder,
+    Remark,
+    file_name,
+    runs_programs,
+)
 from forebay.linux import guests
 from forebay.scenario import names
 
@@ -38,25 +44,25 @@ if TYPE_CHECKING:
     from forebay.experiment.engines import Extras, Key, Planned, RunningBatch
     from forebay.linux.guests import Guest
 
-#: A guest that waited for so much of an interval for its processor goes to the next one.
+#: Share of an interval that a guest may wait for its processor before it moves to the next one.
 MOST_WAITING = 0.25
 INTERVAL_S = 0.5
 #: A file system in memory, where there is one: guests write packets there.
 MEMORY = Path("/dev/shm")
-#: What there must be free of it: the memory that a guest touches, and its rows.
+#: Free memory that a guest needs: the pages that it touches, and its rows.
 LEAST_FREE_BYTES = 256 << 20
-#: The folder of a run, as its guest's process finds it. The kernel's random numbers depend on its
-#: command line, too, which is the same for every run so.
+#: Path of a run's folder for its guest. It is the same for every run, because the kernel's random
+#: numbers also depend on its command line.
 HERE = "/proc/self/cwd"
-#: The packets of the bottleneck, where they were asked for.
+#: Capture of the bottleneck, if the scenario asks for one.
 CAPTURE = "bottleneck.pcapng"
-#: Memory of a guest. What it does not use is not taken from the machine.
+#: Memory of a guest; unused memory is not taken from the machine.
 MEMORY_MB = 1024
 #: Start of every run in the guest's own time: 2026-01-01.
 START_NS = 1_767_225_600 * 10**9
 #: Time between two looks at a guest.
 POLL_S = 0.05
-#: CPU time without a step of the guest's clock, after which it is given up.
+#: CPU time without a step of the guest's clock after which a guest is stopped.
 STILL_S = 60.0
 #: Lines of a guest's console that a failure shows.
 LAST_LINES = 6
@@ -86,15 +92,15 @@ class GuestError(RuntimeError):
 
 
 class Placement:
-    """The processor of a guest that runs.
+    """The processor of a running guest.
 
-    It is one, for a system call of a guest's programs is two switches of tasks, and between
-    processors each costs several times as much.
+    A guest keeps to one processor, because a system call of its programs takes two task switches,
+    which cost several times as much between processors.
     """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        # Other processes of ours begin elsewhere.
+        # Processes of Forebay start at different processors.
         usable = sorted(os.sched_getaffinity(0))
         turn = os.getpid() % len(usable)
         self._processors = usable[turn:] + usable[:turn]
@@ -105,7 +111,7 @@ class Placement:
         self._bind()
 
     def watch(self, now_s: float) -> None:
-        """Move the guest where others use its processor, too; call it now and then."""
+        """Move the guest to another processor if its own is busy; to be called regularly."""
         if now_s - self._seen_s < INTERVAL_S:
             return
         waited_s = self._waiting_s()
@@ -128,7 +134,7 @@ class Placement:
 
     def _bind(self) -> None:
         for pid in (self._pid, *_children(self._pid)):
-            # One that has ended, or a machine that allows nobody to choose.
+            # The process may have ended, or the machine may forbid it.
             with suppress(OSError):
                 os.sched_setaffinity(pid, {self._processor})
 
@@ -200,7 +206,7 @@ class GuestRun:
     scenario: Path
     #: Name of the run's files, and where they go; None where it leaves none.
     name: str = ""
-    keep: Keep | None = None
+    keep: ExtrasFolder | None = None
     #: True for a queue of ours, also where the kernel has the law.
     ours: bool = False
     cancelled: bool = False
@@ -242,7 +248,7 @@ class GuestRun:
         except RuntimeError as error:
             raise GuestError(f"{error}{self._cause(folder)}{_last_lines(folder)}") from error
         programs = [
-            Ended(
+            EndedProgram(
                 *(program["traffic"], program["end"], program["command"], program["status"]),
                 folder / f"program-{number}",
                 program["output"],
@@ -250,9 +256,9 @@ class GuestRun:
             for number, program in enumerate(json.loads(outcome)["programs"])
         ]
         if self.keep is not None:
-            self.extras = engines.taken(self.keep, self.name, programs, folder / CAPTURE)
+            self.extras = engines.collect_extras(self.keep, self.name, programs, folder / CAPTURE)
         for program in programs:
-            # A client that is not there has made no traffic to speak of: its last words are why.
+            # Without its client a run has no traffic; the end of the client's output says why.
             if program.is_no_program:
                 raise GuestError(program.failed)
             if program.failed:
@@ -312,8 +318,8 @@ class GuestRun:
         """Wait until the guest has ended. Raises `GuestError` where its time stands still."""
         passed_s, since_s = 0.0, 0.0
         while True:
-            ended, self._status, used = os.wait4(pid, os.WNOHANG)
-            if ended:
+            ended_pid, self._status, used = os.wait4(pid, os.WNOHANG)
+            if ended_pid:
                 return used
             time.sleep(POLL_S)
             placement.watch(time.monotonic())
@@ -325,8 +331,8 @@ class GuestRun:
                 self._kill()
                 os.wait4(pid, 0)
                 raise GuestError(
-                    f"time stood still for {STILL_S:g} s of its processor after {passed_s:g} s: a "
-                    "program looks at the clock and does not sleep"
+                    f"the guest's clock stood still for {STILL_S:g} s of CPU time after "
+                    f"{passed_s:g} s, because a program polls the clock without sleeping"
                 )
 
     def cancel(self) -> None:
@@ -403,7 +409,7 @@ class _Guests:
         plan = experiment.plan
         order = sorted(only, key=lambda key: (key[2], key[0], key[1]))
         folder = names.path(experiment.path).parent.absolute()
-        keep = Keep() if plan.keeps_packets or runs_programs(plan) else None
+        keep = ExtrasFolder() if plan.keeps_packets or runs_programs(plan) else None
         self._runs = [
             GuestRun(plan, key, guest, samples, folder, file_name(plan, key), keep) for key in order
         ]
@@ -448,22 +454,22 @@ class _Guests:
 
     @property
     def extras(self) -> Mapping[Key, Extras]:
-        """Outputs of programs, and captures. A run has all of its own before it can be taken."""
+        """Outputs of programs and captures, which are complete before a run can be taken."""
         return {run.key: run.extras for run in self._runs if run.extras}
 
     def progress(self) -> float:
         """Return the share of the simulated time that has passed."""
         total = sum(self._duration_s)
         passed = (
-            duration_s if ended else min(run.passed_s(), duration_s)
-            for run, ended, duration_s in zip(
+            duration_s if has_ended else min(run.passed_s(), duration_s)
+            for run, has_ended, duration_s in zip(
                 self._runs, self._ended, self._duration_s, strict=True
             )
         )
         return sum(passed) / total if total else 1.0
 
     def take(self) -> tuple[list[Run], list[Fault]]:
-        """Return what has ended since the last call."""
+        """Return the runs and faults since the last call."""
         with self._lock:
             done, faults = self._done, self._faults
             self._done, self._faults = [], []

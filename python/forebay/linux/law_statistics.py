@@ -20,8 +20,8 @@ P_SUM_ONE, SQUARE_BYTES = 2.0**40, 64
 class LawCounts:
     """Counts of a law in the kernel, since it was attached.
 
-    What the kernel's own qdiscs do not count is None. Means and deviations are over the ticks of
-    the law's clock; packets are of usual size.
+    A counter that the kernel's own qdiscs do not have is None. Means and standard deviations are
+    over the ticks of the law's clock; packets have the usual size.
     """
 
     device: str
@@ -29,29 +29,29 @@ class LawCounts:
     engine: str
     present: bool
     rate_bps: int
-    #: packets and bytes that came, with the segments of large ones counted
+    #: arrived packets and bytes, counting the segments of large packets
     packets: int | None
     bytes: int | None
-    #: signals, and the packets that they were on
+    #: signals, and the packets that were signalled
     marks: int | None
     drops: int | None
     marked_packets: int | None
     dropped_packets: int | None
-    #: at the full buffer
+    #: drops at the full buffer
     overflows: int
-    #: what the shaper has sent
+    #: bytes and packets that the shaper has sent
     sent_bytes: int
     sent_packets: int
     queue_bytes: int
     queue_pkts: float
-    #: probability of a signal, now and on average
+    #: present and mean probability of a signal
     p: float | None
     p_mean: float | None
     queue_mean_pkts: float | None
     queue_std_pkts: float | None
     delay_mean_s: float | None
     ticks: int | None
-    #: of the clock
+    #: lateness of the law's clock
     late_mean_s: float | None
     late_max_s: float | None
 
@@ -59,20 +59,20 @@ class LawCounts:
         return asdict(self)
 
 
-def seen(device: str) -> LawCounts:
+def counts_of(device: str) -> LawCounts:
     """Return the counts of a device. Raises `ScenarioError` without a law, and `KernelError`."""
-    return _seen(devices.attached_to(device))
+    return _counts(devices.attached_to(device))
 
 
-def all_seen() -> list[LawCounts]:
+def all_counts() -> list[LawCounts]:
     """Return the counts of every device with a law in this network namespace."""
     attached = [record for record in records.read()[0] if record.namespace == namespaces.cookie()]
     if not attached:
-        raise ScenarioError("stats: found no law, allowed: after `forebay attach DEV … LAW`")
-    return [_seen(record) for record in attached]
+        raise ScenarioError("no device here has a law; `forebay attach DEV LAW` installs one")
+    return [_counts(record) for record in attached]
 
 
-def _seen(attached: Attached) -> LawCounts:
+def _counts(attached: Attached) -> LawCounts:
     root: dict[str, Any] = {}
     counted: dict[str, Any] = {}
     name = devices.present_name(attached)
@@ -125,11 +125,11 @@ def _counted(attached: Attached) -> dict[str, Any]:
     return counted
 
 
-def hidden(counts: LawCounts) -> str | None:
-    """Return a line on packets that the law has not seen; None where it sees every one.
+def bypass_warning(counts: LawCounts) -> str | None:
+    """Return a warning on packets that bypass the law; None if it sees every packet.
 
-    Another program at a device's egress that stands before the law and returns a verdict such as
-    TC_ACT_OK lets its packets pass without the law.
+    A program at the device's egress that runs before the law and returns a verdict such as
+    TC_ACT_OK lets packets pass without the law.
     """
     if counts.engine != CLASSIFIER or not counts.present or counts.packets is None:
         return None
@@ -143,7 +143,7 @@ def hidden(counts: LawCounts) -> str | None:
     passed = ""
     if "shaper" in record.made and counts.sent_packets > counts.packets:
         passed = (
-            f": the shaper has sent {counts.sent_packets} packets, and the law has seen "
+            f": the shaper has sent {counts.sent_packets} packets, but the law has seen "
             f"{counts.packets}"
         )
     return (
@@ -153,7 +153,7 @@ def hidden(counts: LawCounts) -> str | None:
     )
 
 
-#: Name and kind of what is served, and its field.
+#: Name, kind and field of each metric for Prometheus.
 METRICS = [
     ("packets_total", "counter", "packets"),
     ("bytes_total", "counter", "bytes"),

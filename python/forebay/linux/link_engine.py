@@ -25,7 +25,7 @@ import numpy as np
 from forebay._base.temporary import temporary_folder, tidy
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
 from forebay.experiment import engines
-from forebay.experiment.engines import Ended, Keep, Remark, file_name
+from forebay.experiment.engines import EndedProgram, ExtrasFolder, Remark, file_name
 from forebay.linux import flow_mapping, link_outcome
 from forebay.linux.flow_mapping import LEAD_S, LinkPlan, Program
 from forebay.linux.link_process import Emulator, LinkError
@@ -58,7 +58,7 @@ class FlowError(RuntimeError):
 
 
 class ProgramError(RuntimeError):
-    """A program of the scenario is not there, which no other attempt will change."""
+    """A program of the scenario does not exist, which another attempt cannot change."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class LinkEngine:
             plan.settings(1, self.limits.void_lateness, self.limits.void_rate)
         if any(plan.long_flows for plan in plans) and shutil.which("iperf3") is None:
             raise ScenarioError(
-                "--engine: found link without iperf3, which makes its flows, allowed: "
-                "apt-get install iperf3"
+                "engine: link needs iperf3, which sends its flows; install it with "
+                "`apt-get install iperf3`"
             )
 
     def version(self) -> None:
@@ -184,7 +184,7 @@ class RealRuns:
         self.extras: dict[Key, Extras] = {}
         self._names = names or {}
         leaves = any(plan.keeps_packets or plan.has_programs for plan in plans.values())
-        self._keep = Keep() if leaves else None
+        self._keep = ExtrasFolder() if leaves else None
         self._under_way = _UnderWay()
         self._pool = ThreadPoolExecutor(links, thread_name_prefix="forebay-real")
         self._futures = [self._pool.submit(self._run, key) for key in keys]
@@ -197,10 +197,13 @@ class RealRuns:
 
     @property
     def more(self) -> str:
-        """The repeated runs, and the reason of the last, for a progress bar."""
+        """The number of repeated runs and the reason of the last, for a progress bar."""
         with self._lock:
             again = list(self._again)
-        return f", {len(again)} made again; the last: {again[-1]}" if again else ""
+        if not again:
+            return ""
+        attempts = "attempt" if len(again) == 1 else "attempts"
+        return f"; {len(again)} {attempts} void and repeated, last: {again[-1]}"
 
     def progress(self) -> float:
         """Return the share of the time that has passed."""
@@ -214,11 +217,11 @@ class RealRuns:
         return passed / len(self._futures) if self._futures else 1.0
 
     def take(self) -> tuple[list[Run], list[Fault]]:
-        """Return what has ended since the last call."""
+        """Return the runs and faults since the last call."""
         with self._lock:
-            ended = self._runs, self._faults
+            results = self._runs, self._faults
             self._runs, self._faults = [], []
-        return ended
+        return results
 
     def fail_longer_than(self, most_s: float) -> None:
         """Do nothing: a run in real time ends by itself, or fails before it starts."""
@@ -234,7 +237,7 @@ class RealRuns:
             run, attempt = self._attempts(key)
         except Exception as error:
             with self._lock:
-                # What is given up leaves nothing.
+                # A cancelled run is not a fault.
                 if not self._under_way.ended:
                     expected = (FlowError, ProgramError, LinkError, ScenarioError)
                     plain = isinstance(error, (*expected, subprocess.TimeoutExpired))
@@ -259,7 +262,7 @@ class RealRuns:
         name = self._names.get(key, "")
         while True:
             if self._under_way.ended:
-                raise FlowError("given up")
+                raise FlowError("cancelled")
             with self._lock:
                 self._began_s[key] = time.monotonic()
             last = former + 1 == self._limits.attempts
@@ -274,8 +277,8 @@ class RealRuns:
                 void, observed = attempt.void, attempt.observed
                 if last or not void:
                     observed.metrics[MADE_AGAIN] = former
-                    kept = observed if self._samples else _observed(observed, COLUMNS)
-                    return Run(*key, kept), attempt
+                    result = observed if self._samples else _observed(observed, COLUMNS)
+                    return Run(*key, [result]), attempt
             former += 1
             with self._lock:
                 self._again.append(f"{plan.law.label}, seed {key[2]}, {void[0]}")
@@ -311,10 +314,38 @@ def once(
     seed: int,
     limits: Limits,
     under_way: _UnderWay,
-    keep: Keep | None = None,
+    keep: ExtrasFolder | None = None,
     name: str = "",
 ) -> Attempt:
-    """Make one attempt; what it leaves is called `name` and goes to `keep`."""
+    """Make one attempt at a run.
+
+    Parameters
+    ----------
+    plan : LinkPlan
+        The link and its flows.
+    seed : int
+        Seed of the run.
+    limits : Limits
+        Limits from which on the run is void.
+    under_way : _UnderWay
+        The links that an interruption ends.
+    keep : ExtrasFolder, optional
+        Where outputs of programs and captures go.
+    name : str
+        Name of the run's files.
+
+    Returns
+    -------
+    Attempt
+        The observations, and the reasons if the run is void.
+
+    Raises
+    ------
+    FlowError
+        If a flow failed.
+    ProgramError
+        If a program of the scenario does not exist.
+    """
     with (
         tempfile.TemporaryFile() as errors,
         tempfile.TemporaryFile() as output,
@@ -339,8 +370,8 @@ def once(
             outcome = link.wait(end_s + PATIENCE_S)
         finally:
             under_way.remove(link)
-        ended = programs.ended(outcome)
-        missing = [program for program in ended if program.is_no_program]
+        ended_programs = programs.ended(outcome)
+        missing = [program for program in ended_programs if program.is_no_program]
         if missing:
             raise ProgramError(missing[0].failed)
         if outcome.status != 0:
@@ -349,12 +380,14 @@ def once(
         transfers = json.loads(_read(output)) if plan.short_traffic else {}
         if outcome.observed.capture_failed is not None:
             raise FlowError(f"a capture: {outcome.observed.capture_failed}")
-        remarks = [Remark("program", program.failed) for program in ended if program.failed]
+        remarks = [
+            Remark("program", program.failed) for program in ended_programs if program.failed
+        ]
         return Attempt(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
             [*remarks, *_default_warning(plan, outcome)],
-            engines.taken(keep, name, ended, folder / CAPTURE) if keep else None,
+            engines.collect_extras(keep, name, ended_programs, folder / CAPTURE) if keep else None,
         )
 
 
@@ -368,8 +401,8 @@ def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[Remark]:
     if not (plan.has_programs and of_programs and link_outcome.congestion_warning(default)):
         return []
     text = (
-        f"a program's TCP has {default}, this machine's default, unless it chooses another: it "
-        "hardly follows the law"
+        f"the congestion control of programs is {default}, this machine's default, unless they "
+        "choose another; it hardly follows the law"
     )
     return [Remark("program", text)]
 
@@ -409,11 +442,11 @@ class _Programs:
                 link.symlink_to(plan.folder / name)
         return own
 
-    def ended(self, outcome: Outcome) -> list[Ended]:
+    def ended(self, outcome: Outcome) -> list[EndedProgram]:
         """Return how each program ended: client, then server."""
         rows = zip(self._programs, self.on_the_link, outcome.observed.programs, strict=True)
         return [
-            Ended(program.traffic, end, command, status, output, engines.end_of(output))
+            EndedProgram(program.traffic, end, command, status, output, engines.end_of(output))
             for program, on_link, statuses in rows
             for end, command, status, output in zip(
                 ENDS, (program.client, program.server), statuses, on_link.outputs, strict=True

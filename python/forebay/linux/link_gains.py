@@ -1,4 +1,4 @@
-"""A link's laws with numbers for this link, before it is made."""
+"""Gains of a link's laws, designed before the link is created."""
 
 from __future__ import annotations
 
@@ -10,77 +10,90 @@ from forebay._base import quantities, registries
 from forebay.experiment import automatic_gains
 
 GAINS, PAPER, FLOWS = "gains", "paper", "flows"
-#: The options that choose a law; with this ending those of client to server.
+#: The options that choose a law, and the ending of those from client to server.
 AQM, SET, UP = "aqm", "set", "_up"
 
 
 def options(
-    given: Mapping[str, Any], files: Sequence[tuple[str, bytes]]
+    settings: Mapping[str, Any], files: Sequence[tuple[str, bytes]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The options with numbers for each law, and a line on each; as they are with `gains` as
-    "paper", and without a law.
+    """Return the options of a link with gains for each law that has to be designed.
 
-    Raises `ScenarioError`.
+    Parameters
+    ----------
+    settings : mapping
+        The options. With `gains` as "paper", and without a law, they are returned unchanged.
+    files : sequence of (str, bytes)
+        Names and contents of recorded traces.
+
+    Returns
+    -------
+    (dict, list of str)
+        The options, and a line on each designed law.
+
+    Raises
+    ------
+    ScenarioError
+        If an option cannot be used.
     """
-    found = dict(given)
-    down = _law(given, up=False)
-    up = _law(given, up=True) or down
-    if given.get(GAINS) == PAPER or not (down or up):
-        return found, []
-    # What the link is does not depend on its laws.
-    rest = {key: value for key, value in given.items() if key.removesuffix(UP) not in {AQM, SET}}
+    completed = dict(settings)
+    down = _law(settings, up=False)
+    up = _law(settings, up=True) or down
+    if settings.get(GAINS) == PAPER or not (down or up):
+        return completed, []
+    # The link itself does not depend on its laws.
+    rest = {key: value for key, value in settings.items() if key.removesuffix(UP) not in {AQM, SET}}
     link = _native.LinkSettings(rest, files)
-    delays_s = [one.link.delay_s for one in (link.up, link.down)]
+    delays_s = [way.link.delay_s for way in (link.up, link.down)]
     rtt_s = tuple(max(1e-4, sum(ends)) for ends in zip(*delays_s, strict=True))
-    asked: list[tuple[bool, automatic_gains.Question]] = []
-    for is_up, law, one in [(False, down, link.down), (True, up, link.up)]:
+    questions: list[tuple[bool, automatic_gains.Question]] = []
+    for is_up, law, way in [(False, down, link.down), (True, up, link.up)]:
         if law is None or registries.law(law[0])["baseline"]:
             continue
         place = {
-            "rate_bps": one.link.rate_bps,
+            "rate_bps": way.link.rate_bps,
             "packet_bytes": link.mtu,
             "rtt_s": rtt_s,
-            "room_pkts": one.buffer_mtu_pkts,
-            "flows": _flows(given.get(FLOWS)),
-            "one_loop": not one.law.per_flow,
+            "room_pkts": way.buffer_mtu_pkts,
+            "flows": _flows(settings.get(FLOWS)),
+            "one_loop": not way.law.per_flow,
         }
-        asked.append((is_up, (law[0], place, law[1])))
-    # This process may have to become the emulator, for which it must have one thread.
-    answers = automatic_gains.answers([question for _, question in asked], elsewhere=True)
+        questions.append((is_up, (law[0], place, law[1])))
+    # This process may become the emulator, for which it must have one thread.
+    answers = automatic_gains.answers([question for _, question in questions], elsewhere=True)
     lines = []
-    own_up = any(f"{key}{UP}" in given for key in (AQM, SET))
+    own_up = any(f"{key}{UP}" in settings for key in (AQM, SET))
     same = len(answers) == 2 and answers[0] == answers[1] and not own_up
-    for (is_up, (_, _, own)), answer in zip(asked, answers, strict=True):
+    for (is_up, (_, _, own)), answer in zip(questions, answers, strict=True):
         if "error" in answer:
-            # The reader of all the options says it with the name of its option.
+            # The reader of all options reports the error with the name of the option.
             continue
         if is_up and same:
             continue
-        where = f"{SET}{UP}" if is_up else SET
-        found[where] = {**dict(answer["params"]), **own}
-        if is_up and f"{AQM}{UP}" not in given and AQM in given:
-            found[f"{AQM}{UP}"] = given[AQM]
-        way = "" if same or len(asked) == 1 else "up: " if is_up else "down: "
-        lines.append(f"{way}{answer['line']}")
-    return found, lines
+        option = f"{SET}{UP}" if is_up else SET
+        completed[option] = {**dict(answer["params"]), **own}
+        if is_up and f"{AQM}{UP}" not in settings and AQM in settings:
+            completed[f"{AQM}{UP}"] = settings[AQM]
+        name = "" if same or len(questions) == 1 else "up: " if is_up else "down: "
+        lines.append(f"{name}{answer['line']}")
+    return completed, lines
 
 
-def _law(given: Mapping[str, Any], *, up: bool) -> tuple[str, dict[str, Any]] | None:
-    """Kind and parameters of a direction's own law; None where it has none, or one that is
-    wrong."""
+def _law(settings: Mapping[str, Any], *, up: bool) -> tuple[str, dict[str, Any]] | None:
+    """Return kind and parameters of a direction's own law; None without one, or a wrong one."""
     end = UP if up else ""
-    if up and not any(f"{key}{UP}" in given for key in (AQM, SET)):
+    if up and not any(f"{key}{UP}" in settings for key in (AQM, SET)):
         return None
-    kind = given.get(f"{AQM}{end}", given.get(AQM))
-    own = given.get(f"{SET}{end}") or {}
+    kind = settings.get(f"{AQM}{end}", settings.get(AQM))
+    own = settings.get(f"{SET}{end}") or {}
     if not isinstance(kind, str) or kind not in registries.laws() or not isinstance(own, Mapping):
         return None
     return kind, dict(own)
 
 
 def _flows(text: Any) -> tuple[float, float] | None:
-    """Fewest and most; what is wrong with them the reader of the options has said."""
+    """Return the fewest and the most flows; the reader of the options reports errors in them."""
     if text is None:
         return None
-    least, most = quantities.range_ends(FLOWS, str(text))
-    return float(least), float(most)
+    few, many = quantities.range_ends(FLOWS, str(text))
+    return float(few), float(many)

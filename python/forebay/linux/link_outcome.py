@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 from forebay._base.publication import digest_of
 from forebay._base.words import in_figures, short_time
 from forebay._native import Plan, PointInfo, Run, ScenarioError
@@ -24,6 +25,8 @@ from forebay.experiment.steady_state import design_command
 from forebay.linux.link_settings import Settings, words
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._native import (
         LinkDirection,
         LinkDirectionSettings,
@@ -64,29 +67,37 @@ def congestion_warning(name: str) -> str:
     if not name or name in RESPONSIVE:
         return ""
     return (
-        f"the kernel's default is {name}: a program that does not choose another hardly follows "
-        "the law"
+        f"the kernel's default congestion control is {name}, which hardly follows the law; let the "
+        "program choose reno or cubic"
     )
 
 
-def unresponsive_flows(seen: Mapping[str, int], tcp_flows: int, default: str) -> str:
+def unresponsive_flows(reported: Mapping[str, int], tcp_flows: int, default: str) -> str:
     """Return a warning on TCP flows of a run that hardly followed its law; empty if none.
 
     Parameters
     ----------
-    seen : dict
+    reported : dict
         Number of flows by congestion control, as the kernel reported it.
     tcp_flows : int
-        All flows that carried data, also those too short to be seen, which have the default.
+        Number of all flows with data, including short ones that the kernel did not report, which
+        have the default.
+    default : str
+        The kernel's default congestion control.
+
+    Returns
+    -------
+    str
+        The warning.
     """
-    others = {name: flows for name, flows in seen.items() if name not in RESPONSIVE}
-    if others:
-        used = ", ".join(f"{flows} of {name}" for name, flows in sorted(others.items()))
+    unresponsive = {name: flows for name, flows in reported.items() if name not in RESPONSIVE}
+    if unresponsive:
+        used = ", ".join(f"{flows} {name}" for name, flows in sorted(unresponsive.items()))
         return (
-            f"TCP flows: {used}, which does not slow down for every drop as reno and cubic do, and "
-            "hardly follows the law"
+            f"TCP flows that hardly follow the law, because they do not slow down for every drop: "
+            f"{used}; use reno or cubic"
         )
-    return congestion_warning(default) if tcp_flows and not seen else ""
+    return congestion_warning(default) if tcp_flows and not reported else ""
 
 
 # --- the outcome --------------------------------------------------------------------------------
@@ -97,7 +108,7 @@ class LinkExperiment(Experiment):
 
     @property
     def made_by(self) -> str:
-        """The name in place of an engine's: what the command sent was observed on a link."""
+        """The name in place of an engine's: a command's traffic was observed on a link."""
         return "link"
 
     @property
@@ -143,15 +154,18 @@ class Direction(NamedTuple):
             "set": _texts(params),
         }
 
-    def summary(self, span_s: float) -> str:
-        """Return the metrics over a time of measurement, in words."""
+    def summary(self, span_s: float) -> Iterator[str]:
+        """Yield lines on the metrics over a measurement window of `span_s` seconds."""
         metrics = self.run.metrics
-        return (
-            f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput over {in_figures(span_s)} s, "
-            f"{100 * metrics['utilisation']:.1f} % used, "
+        yield (
+            f"delay {1e3 * metrics['delay_mean_s']:.1f} ms (P95 "
+            f"{1e3 * metrics['delay_p95_s']:.1f} ms), goodput {metrics['goodput_bps'] / 1e6:.2f} "
+            f"Mbit/s in {in_figures(span_s)} s"
+        )
+        yield (
             f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
-            f"delay {1e3 * metrics['delay_mean_s']:.1f} ms, "
-            f"{100 * metrics['drop_rate']:.2f} % dropped, {100 * metrics['mark_rate']:.2f} % marked"
+            f"link {100 * metrics['utilisation']:.1f} % used, {100 * metrics['drop_rate']:.2f} % "
+            f"dropped, {100 * metrics['mark_rate']:.2f} % marked"
         )
 
 
@@ -224,15 +238,15 @@ class Outcome:
 
     @property
     def changed(self) -> str:
-        """The manual changes with their times; empty where there were none."""
+        """The changes made by hand with their times; empty without any."""
         texts = [
             f"{point.links[0].name} {' '.join(descriptions.what_changes(point, change))} "
             f"at {change.time_s:g} s"
             for point in map(self._point, self.directions)
             for change in point.changes
         ]
-        left = len(texts) - MOST_CHANGES
-        return "; ".join([*texts[:MOST_CHANGES], *([f"{left} more"] if left > 0 else [])])
+        omitted = len(texts) - MOST_CHANGES
+        return "; ".join([*texts[:MOST_CHANGES], *([f"{omitted} more"] if omitted > 0 else [])])
 
     def result(self) -> Result:
         """Return tables, figures and report; the directions are its points.
@@ -243,8 +257,8 @@ class Outcome:
 
         if not self.measured:
             raise ScenarioError(
-                f"link: measure: found {self.settings.measure}, allowed: a time within the run, "
-                f"which took {in_figures(self.observed.duration_s)} s, and at least one sample"
+                f"link: measure: {self.settings.measure} has no sample of the run, which took "
+                f"{in_figures(self.observed.duration_s)} s; run longer, or measure earlier"
             )
         directions = self.directions
         changed = [bool(direction.observed.changes) for direction in directions]
@@ -259,7 +273,7 @@ class Outcome:
             points=tuple(self._point(row, laws if both else laws[:1]) for row in directions),
         )
         runs = [
-            Run(index, index if both else 0, seed, direction.run)
+            Run(index, index if both else 0, seed, [direction.run])
             for index, direction in enumerate(directions)
         ]
         server = ["--server", self.server] if self.server else []
@@ -271,7 +285,7 @@ class Outcome:
             command=f"{command} {shlex.join(self.command)}".rstrip()
             + ("  # as it started; it was then changed by hand" if any(changed) else ""),
             description=self._description(),
-            # Those that hardly carried anything, such as ACKs alone.
+            # Directions that carried hardly any data, such as ACKs alone.
             idle=[i for i, run in enumerate(runs) if not run.metrics["utilisation"] >= IDLE],
             warning=" ".join(self._warnings()),
         )
@@ -289,10 +303,40 @@ class Outcome:
             return [f"{labels[0]} {direction}" for direction in DIRECTIONS]
         return labels
 
-    def plot(self, kind: PlotKind = "queue", direction: str = "up", **options: Any) -> Plot:
-        """Draw a figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return settings, counts and metrics of both directions, for JSON."""
+        return {**self.table(), "up": self.up, "down": self.down}
+
+    def frame(self) -> pl.DataFrame:
+        """Return the table of metrics, with a row for each direction; see `forebay.Result`."""
+        return self.result().frame()
+
+    def report(self, out: str | os.PathLike[str]) -> None:
+        """Write the report of `forebay.Result`, and link.json, to a folder."""
+        self.write(out)
+
+    def __str__(self) -> str:
+        return "\n".join(self.summary(None))
+
+    def plot(self, kind: PlotKind = "queue", *, direction: str = "up", **options: Any) -> Plot:
+        """Draw a figure of one direction.
+
+        Parameters
+        ----------
+        kind : str, optional
+            The figure, as for `forebay.Result.plot`.
+        direction : {"up", "down"}, optional
+            The direction.
+        **options : int
+            Further arguments of `forebay.Result.plot`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure or direction.
+        """
         if direction not in DIRECTIONS:
-            raise ValueError(f'direction: found "{direction}", allowed: {", ".join(DIRECTIONS)}')
+            raise ParameterError("direction", direction, ", ".join(DIRECTIONS))
         return self.result().plot(kind, point=DIRECTIONS.index(direction), **options)
 
     def _repr_html_(self) -> str:
@@ -355,9 +399,8 @@ class Outcome:
             yield f"Void: {'; '.join(self.void)}."
         if self.changed:
             yield (
-                f"Changed by hand while it ran: {self.changed}. Metrics are taken over all of it, "
-                "not under one law and rate; what is said of laws and set-points below is how it "
-                "started."
+                f"Changed by hand while it ran: {self.changed}. The metrics are over the whole "
+                "run, not under one law and rate; laws and targets below are those at the start."
             )
 
     def _description(self) -> Description:
@@ -369,7 +412,7 @@ class Outcome:
         return Description(first, directions, rest)
 
     def summary(self, out: Path | None) -> Iterator[str]:
-        """Yield lines on each direction's queue, on what to consider, and on late packets.
+        """Yield lines on each direction's delay and queue, warnings, and the lateness of packets.
 
         Parameters
         ----------
@@ -378,38 +421,39 @@ class Outcome:
         """
         if not self.measured:
             yield (
-                f"too short to measure: no sample within --measure {self.settings.measure} of a "
-                f"run of {short_time(self.observed.duration_s)}"
-                + ("; nothing is written" if out else "")
+                f"the run of {short_time(self.observed.duration_s)} was too short: it has no "
+                f"sample within the measurement window {self.settings.measure}"
+                + ("; no file was written" if out else "")
             )
             return
         if self.changed:
-            yield f"changed by hand: {self.changed}; what follows is over all of it"
+            yield f"changed by hand: {self.changed}; the metrics are over the whole run"
         start, end = self.observed.measure_s
         for direction in self.directions:
             observed = direction.observed
             if not direction.run.metrics["forwarded_packets"]:
                 continue
-            yield f"{direction.name}: {direction.summary(end - start)}"
+            for line in direction.summary(end - start):
+                yield f"{direction.name}: {line}"
             advice = unresponsive_flows(
                 observed.congestion_controls, observed.tcp_flows, self.congestion_control
             ) or self._missed_target(direction)
             if advice:
-                yield f"{direction.name}: {advice}"
+                yield f"{direction.name}: warning: {advice}"
         if self.lateness.p99_s == self.lateness.p99_s:
-            yield f"99 % of packets left within {short_time(self.lateness.p99_s)} of their time"
+            yield f"99 % of the packets left at most {short_time(self.lateness.p99_s)} late"
 
     def _missed_target(self, direction: Direction) -> str:
-        """Return how to get gains for this link; empty where the set-point was not missed.
+        """Return a warning on a missed target with a command that designs the law for this link.
 
-        It applies where the link was full of TCP, and the law had the gains of another link.
+        It is empty unless the link was full of TCP flows and the law had the default gains.
         """
         settings, flows = direction.settings, direction.observed.tcp_flows
         target_pkts = settings.law.target_pkts
-        delays_s = [one.settings.link.delay_s for one in self.directions]
-        # Gains are for one RTT.
-        spread = any(least < most for least, most in delays_s)
-        rtt_s = 0.0 if spread else sum(most for _, most in delays_s)
+        delays_s = [way.settings.link.delay_s for way in self.directions]
+        # A design is for one RTT.
+        spread = any(low_s < high_s for low_s, high_s in delays_s)
+        rtt_s = 0.0 if spread else sum(high_s for _, high_s in delays_s)
         if self.changed or settings.law.per_flow or not (target_pkts and flows and rtt_s):
             return ""
         judged = steady_state.measured_set_point(settings.law, [direction.run.metrics])
@@ -430,8 +474,8 @@ class Outcome:
         if own & chosen or not designed:
             return ""
         return (
-            f"mean {judged.what} of {judged.measured_text} for a target of {judged.target_text}: "
-            f"the default gains are for another link; for this one: `{designed}`"
+            f"mean {judged.what} {judged.measured_text}, target {judged.target_text}: the default "
+            f"gains do not suit this link; to design the law for it: `{designed}`"
         )
 
 

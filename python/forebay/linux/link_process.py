@@ -199,7 +199,20 @@ def run(
 
 
 def why_not_started(number: int, program: str) -> tuple[str, int]:
-    """Return a line for an error number, and the exit status that a shell has for it."""
+    """Return the error line of a program that did not start, and its exit status.
+
+    Parameters
+    ----------
+    number : int
+        Error number (errno).
+    program : str
+        The program.
+
+    Returns
+    -------
+    (str, int)
+        The line, and the status that a shell would return.
+    """
     status = 127 if number == errno.ENOENT else 126
     return f"forebay link: {program}: {os.strerror(number).lower()}", status
 
@@ -220,8 +233,8 @@ class Host:
     def popen(self, command: Words, **options: Any) -> subprocess.Popen[Any]:
         """Start a program here; `options` as for `subprocess.Popen`, without `shell`.
 
-        It is ended, with all that is left here, when the link is. Raises `TypeError` for a line
-        instead of words, and `FileNotFoundError` where there is no such program.
+        The end of the link ends it and all other processes here. Raises `TypeError` for a line
+        instead of words, and `FileNotFoundError` for a missing program.
         """
         if isinstance(command, str | bytes) or options.pop("shell", False):
             raise TypeError('a command is a list of words; for a shell, ["sh", "-c", LINE]')

@@ -62,8 +62,8 @@ def need() -> None:
     """Raise `ScenarioError` where this build cannot run a link."""
     if not HERE:
         raise ScenarioError(
-            "link: needs Linux and a build for it, allowed here: what simulates, analyses and "
-            "designs, such as run, fluid, design, map, tune, replay and suite"
+            "link: requires Linux and a build for it; simulation, analysis and design work here, "
+            "such as run, fluid, design, map, tune, replay and suite"
         )
 
 
@@ -99,8 +99,8 @@ def _file(option: str, path: str) -> tuple[str, bytes]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(
-            f'link: {option.replace("_", "-")}: found "{os.fspath(path)}", {reason}, allowed: a '
-            "file with a time in ms per line"
+            f'link: {option.replace("_", "-")}: "{os.fspath(path)}": {reason}; expected a file '
+            "with a time in ms per line"
         ) from error
 
 

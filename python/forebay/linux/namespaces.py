@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 #: Of a socket (include/uapi/asm-generic/socket.h).
 SO_NETNS_COOKIE = 71
 CLONE_NEWNET = 0x40000000
-#: Where `ip netns add` keeps namespaces.
+#: Folder of the namespaces of `ip netns add`.
 NAMED = Path("/run/netns")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -34,17 +34,32 @@ def cookie() -> int:
 
 
 def in_new(work: Callable[[], Result]) -> Result:
-    """Return what `work` returns in a new network namespace, which ends with it.
+    """Call a function in a new network namespace, which ends with it, and return its result.
 
-    Raises `OSError` where no namespace can be made, and what `work` raises.
+    Raises `OSError` if no namespace can be created; exceptions of `work` are passed on.
     """
     return _in_a_thread(lambda: _check(_libc.unshare(CLONE_NEWNET)), work)
 
 
 def inside(path: Path, work: Callable[[], Result]) -> Result:
-    """Return what `work` returns in the network namespace of this file.
+    """Call a function in a network namespace.
 
-    Raises `OSError` where the namespace cannot be entered, and what `work` raises.
+    Parameters
+    ----------
+    path : Path
+        File of the namespace.
+    work : callable
+        The function.
+
+    Returns
+    -------
+    object
+        Its result.
+
+    Raises
+    ------
+    OSError
+        If the namespace cannot be entered. Exceptions of `work` are passed on.
     """
 
     def enter() -> None:

@@ -24,7 +24,7 @@ NETWORK = ("CAP_NET_ADMIN",)
 #: CAP_SYS_ADMIN finds a law's maps by their identifiers.
 LAW = ("CAP_NET_ADMIN", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN")
 BPF = Path(__file__).with_name("bpf")
-#: Where a law in fixed point is installed: before a shaper, or in a qdisc that shapes itself.
+#: Front ends of a law in fixed point: a classifier before a shaper, or a qdisc that shapes.
 CLASSIFIER, QDISC = "classifier", "qdisc"
 FRONTS = (CLASSIFIER, QDISC)
 #: The name of the classifier in the kernel.
@@ -41,11 +41,24 @@ TYPES = Path("/sys/kernel/btf/vmlinux")
 
 
 class KernelError(RuntimeError):
-    """The kernel or one of its programs refused; the text says which, and what."""
+    """A request that the kernel or one of its programs refused."""
 
 
 def need_capabilities(capabilities: tuple[str, ...], command: str) -> None:
-    """Raise `ScenarioError` that names the capabilities which this process lacks."""
+    """Raise an error if this process lacks capabilities.
+
+    Parameters
+    ----------
+    capabilities : tuple of str
+        Names of the capabilities, such as "CAP_NET_ADMIN".
+    command : str
+        Name of the command, for the message.
+
+    Raises
+    ------
+    ScenarioError
+        If one is missing.
+    """
     effective = 0
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
@@ -53,8 +66,7 @@ def need_capabilities(capabilities: tuple[str, ...], command: str) -> None:
     missing = [name for name in capabilities if not effective >> CAPABILITIES[name] & 1]
     if missing:
         raise ScenarioError(
-            f"{command}: found a process without {', '.join(missing)}, allowed: as root, `sudo "
-            f"forebay {command} …`"
+            f"{command} requires {', '.join(missing)}; run it as root: `sudo forebay {command} ...`"
         )
 
 
@@ -71,8 +83,8 @@ def need(*names: str) -> None:
     if missing:
         words = " ".join(sorted(missing))
         raise ScenarioError(
-            f"attach: found no {', '.join(sorted(missing))}, allowed: with these packages, "
-            f"`apt-get install {words}`"
+            f"attach requires {', '.join(sorted(missing))}; install them with `apt-get install "
+            f"{words}`"
         )
 
 
@@ -80,8 +92,8 @@ def need_types() -> None:
     """Raise `ScenarioError` on a kernel in which no law of ours can run, in one line."""
     if not TYPES.exists():
         raise ScenarioError(
-            f"attach: found Linux {os.uname().release} without its types ({TYPES}), allowed: 6.4 "
-            "and later with CONFIG_DEBUG_INFO_BTF, which User-mode Linux has not"
+            f"attach requires Linux 6.4 or newer with CONFIG_DEBUG_INFO_BTF; this is Linux "
+            f"{os.uname().release} without {TYPES}"
         )
 
 
@@ -104,10 +116,10 @@ def call(*words: str, files: Sequence[int] = ()) -> str:
 
 
 def answer(*words: str) -> Any:
-    """Return what a program prints as JSON; an empty list where it prints nothing.
+    """Return the JSON that a program prints; an empty list if it prints nothing.
 
-    Raises `KernelError`. A device's name may have any byte: iproute2 writes control characters as
-    they are, and an apostrophe as no JSON has it.
+    A device's name may have any byte: iproute2 prints control characters unchanged, and escapes an
+    apostrophe, which JSON does not allow. Raises `KernelError`.
     """
     text = re.sub(r"\\(.)", lambda escape: "'" if escape[1] == "'" else escape[0], call(*words))
     try:
@@ -132,7 +144,7 @@ def _output(*words: str, files: Sequence[int] = ()) -> bytes:
 
 
 def clang(least: int = 0) -> str:
-    """Return a clang of this version or later. Raises `ScenarioError`."""
+    """Return the name of a clang of at least this version. Raises `ScenarioError`."""
     need("clang")
     newest = sorted(
         (int(at.name.removeprefix("clang-")), str(at))
@@ -145,13 +157,26 @@ def clang(least: int = 0) -> str:
     if newest and newest[-1][0] >= least:
         return newest[-1][1]
     raise ScenarioError(
-        f"--front: found clang {major}, allowed for a qdisc: {least} and later, `apt-get install "
-        f"clang-{least}`"
+        f"front: a qdisc requires clang {least} or newer, and this is clang {major}; install it "
+        f"with `apt-get install clang-{least}`"
     )
 
 
 def offers(function: str, module: str) -> bool:
-    """Return True if this kernel has a function, in itself or in a module."""
+    """Return True if this kernel has a function.
+
+    Parameters
+    ----------
+    function : str
+        Name of the function.
+    module : str
+        Module that has it where the kernel itself does not.
+
+    Returns
+    -------
+    bool
+        True if the kernel or the module has it.
+    """
     with suppress(OSError):
         if f"\0{function}\0".encode() in TYPES.read_bytes():
             return True
@@ -164,9 +189,28 @@ def offers(function: str, module: str) -> bool:
 
 
 def compile_law(law: str, front: str, qdisc: str) -> bytes:
-    """Return a front end with this law, compiled as an object for BPF.
+    """Compile a law and its front end for BPF, without writing to a disk.
 
-    Nothing is written to a disk. Raises as `call` and `need` do.
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    front : str
+        Front end, one of `FRONTS`.
+    qdisc : str
+        Name of the qdisc that it registers.
+
+    Returns
+    -------
+    bytes
+        The object.
+
+    Raises
+    ------
+    KernelError
+        If the compiler fails.
+    ScenarioError
+        If the compiler is missing or too old.
     """
     compiler = clang(OWNING_CLANG if front == QDISC else 0)
     machine = [str(folder) for folder in INCLUDE.glob("*-linux-gnu") if (folder / "asm").exists()]
@@ -180,8 +224,7 @@ def compile_law(law: str, front: str, qdisc: str) -> bytes:
 
 @contextmanager
 def in_memory(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield a file in memory with this content: its descriptor, and its path for a program that
-    inherits it."""
+    """Yield the descriptor of a file in memory, and its path for a program that inherits it."""
     file = os.memfd_create("forebay", os.MFD_CLOEXEC)
     try:
         with open(file, "wb", closefd=False) as stream:
@@ -192,7 +235,7 @@ def in_memory(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def has_header(law: str) -> bool:
-    """Return True if the law is in fixed point."""
+    """Return True if the law exists in fixed point."""
     return (BPF / "laws" / f"{law}.h").exists()
 
 

@@ -386,8 +386,8 @@ def _is_trusted(folder: Path) -> bool:
         return False
     if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
         raise ScenarioError(
-            f"{folder}: others than root can write there, so that its records are not used; "
-            f"detach laws by hand if there are any, and remove it: `rm -r {folder}`"
+            f"{folder}: users other than root can write there, so that its records are not used; "
+            f"remove laws by hand if there are any, then the folder: `rm -r {folder}`"
         )
     return True
 

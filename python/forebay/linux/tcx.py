@@ -27,7 +27,7 @@ CLOSE_ON_EXEC, SET_STRING, CREATE = 1, 1, 6
 #: Commands and an attach type (include/uapi/linux/bpf.h).
 OBJ_GET, PROG_ATTACH, PROG_DETACH, PROG_GET_FD_BY_ID, PROG_QUERY = 7, 8, 9, 13, 16
 EGRESS = 47
-#: Before every program that is there.
+#: Flag that attaches a program before all others.
 BEFORE = 1 << 3
 #: The length of `union bpf_attr`; the kernel accepts a longer one whose rest is zero.
 ATTRIBUTES_BYTES = 128
@@ -41,10 +41,17 @@ def offered() -> bool:
 
 
 def attach(ifindex: int, program: int) -> None:
-    """Attach a program, given as a file descriptor, before those that are there.
+    """Attach a program before the other programs of a device.
 
-    The device holds the program from then on: it needs neither a pin nor a process. A program that
-    stands first sees every packet, whatever verdicts others return.
+    The device then holds the program, which needs neither a pin nor a process. The first program
+    sees every packet, whatever verdicts the others return.
+
+    Parameters
+    ----------
+    ifindex : int
+        Number of the device.
+    program : int
+        File descriptor of the program.
 
     Raises
     ------
@@ -55,7 +62,20 @@ def attach(ifindex: int, program: int) -> None:
 
 
 def detach(ifindex: int, program_id: int) -> None:
-    """Detach a program by its identifier. Raises `KernelError`."""
+    """Detach a program.
+
+    Parameters
+    ----------
+    ifindex : int
+        Number of the device.
+    program_id : int
+        Identifier of the program.
+
+    Raises
+    ------
+    KernelError
+        If the kernel refuses.
+    """
     with opened_by_id(program_id) as program:
         _bpf(PROG_DETACH, struct.pack("=IIII", ifindex, program, EGRESS, 0), "tcx detach")
 

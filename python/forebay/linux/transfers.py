@@ -103,7 +103,7 @@ def _tuples(table: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TransferCounts:
-    """The outcome of the transfers within the window of measurement."""
+    """The results of the transfers within the measurement window."""
 
     #: Bits per second that receivers acknowledged, all short transfers together.
     short_goodput_bps: float
@@ -112,7 +112,20 @@ class TransferCounts:
 
 
 def packets(draw: random.Random, source: Web) -> int:
-    """Return the number of packets that hold an object, one at least."""
+    """Return the number of packets of an object, at least one.
+
+    Parameters
+    ----------
+    draw : random.Random
+        Random numbers.
+    source : Web
+        Distribution of the sizes.
+
+    Returns
+    -------
+    int
+        The number of packets.
+    """
     # P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
     size: float = source.scale_bytes * ((1 - draw.random()) ** (-1 / source.shape) - 1)
     return max(1, math.ceil(min(size / source.payload_bytes, 2e9)))
@@ -187,11 +200,11 @@ class Client:
                 await free.acquire()
                 self._tasks.create_task(self._object(source, size, free))
 
-    async def _object(self, source: Web, size_packets: int, taken: asyncio.Semaphore) -> None:
+    async def _object(self, source: Web, size_packets: int, slot: asyncio.Semaphore) -> None:
         try:
             await self._send(source, size_packets, None)
         finally:
-            taken.release()
+            slot.release()
 
     async def _send(self, source: Source, size_packets: int | None, close_s: float | None) -> None:
         """Send `size_packets` packets over one connection, or data until `close_s`."""
@@ -231,16 +244,16 @@ class Client:
 
 
 async def _offer(connection: socket.socket, size_packets: int | None) -> None:
-    """Hand packets to the kernel; None is data without end."""
+    """Hand packets to the kernel, or endless data if `size_packets` is None."""
     loop = asyncio.get_running_loop()
-    # With its options, once it is connected.
+    # It includes the TCP options once the connection is established.
     mss = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
     if size_packets is None:
         connection.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_PACKETS * mss)
         while True:
             await loop.sock_sendall(connection, bytes(mss))
-    for left in range(size_packets, 0, -CHUNK_PACKETS):
-        await loop.sock_sendall(connection, bytes(mss * min(left, CHUNK_PACKETS)))
+    for remaining in range(size_packets, 0, -CHUNK_PACKETS):
+        await loop.sock_sendall(connection, bytes(mss * min(remaining, CHUNK_PACKETS)))
 
 
 def _acknowledged(connection: socket.socket) -> int:

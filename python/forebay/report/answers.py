@@ -1,5 +1,8 @@
-"""What a report answers first: who held the set-point, who gained and lost what, which sender took
-what, and what may be chance."""
+"""The sentences with which a report begins.
+
+They say which laws held their set-points, which has the lowest delay and what that costs, how flows
+share the link, and which differences are not significant.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from forebay._base import quantities, words
-from forebay._base.metrics import METRICS, with_interval
-from forebay._base.registries import senders
+from forebay._base.metrics import METRICS
+from forebay._base.registries import senders, title_of
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.experiment import Description
 from forebay.experiment.table import RunTable
@@ -24,15 +27,15 @@ if TYPE_CHECKING:
     from forebay.experiment.result import Result
     from forebay.experiment.steady_state import Measured, SetPoint
 
-#: Goodput of one flow of a traffic.
+#: The metric of a traffic that is the goodput of one flow.
 A_FLOW = "flow_goodput_bps"
 
-#: From this ratio of goodput a flow on, a reader must know who has it.
+#: Ratio of two flows' goodputs from which the report mentions the inequality.
 UNEQUAL = 1.5
 
 
 def answers(result: Result) -> list[str]:
-    """Sentences on the bottleneck, over all points that carried something."""
+    """Return the sentences about the bottleneck, over all points that carried traffic."""
     points = [p for p, _ in result.points() if p not in result.experiment.idle]
     labels = [result.plan.points[p].label for p in points]
     bottleneck = (pl.col("link") == result.links[0]) & pl.col("point").cast(pl.String).is_in(labels)
@@ -42,7 +45,7 @@ def answers(result: Result) -> list[str]:
         for i in range(len(result.plan.laws))
         if (info := result.plan.points[p]) and (runs := result.runs_of(p, i))
     ]
-    # By its label, as in a study.
+    # A study names traffic by its label, too.
     shared = result.traffic.drop("traffic").rename({"label": "traffic"})
     return sentences(
         result.metrics.filter(bottleneck),
@@ -53,18 +56,34 @@ def answers(result: Result) -> list[str]:
 
 
 def greedy(plan: Plan) -> pl.Expr:
-    """Traffic that takes what it can get: of the rest a flow has what it asks for."""
-    long = {one.label for point in plan.points for one in point.traffic if one.kind == "ftp"}
+    """Return the filter for traffic that takes as much as it can get: long-lived TCP flows."""
+    long = {
+        traffic.label for point in plan.points for traffic in point.traffic if traffic.kind == "ftp"
+    }
     return pl.col("traffic").cast(pl.String).is_in(list(long))
 
 
 def sentences(
     rows: pl.DataFrame, traffic: pl.DataFrame, measured: Sequence[Measured], *, seeds: int
 ) -> list[str]:
-    """Return sentences from a row per run, one per run and traffic, and the runs of each law.
+    """Return the sentences of a report.
 
-    Who held the set-point, who waits least and what that costs, where traffics share a link and
-    some flow gets much more than another who that is, and what of it may be chance.
+    Parameters
+    ----------
+    rows : pl.DataFrame
+        The metrics of each run, one row per run.
+    traffic : pl.DataFrame
+        The metrics of each traffic, one row per run and traffic.
+    measured : Sequence[Measured]
+        The runs of each law at each point.
+    seeds : int
+        The number of seeds.
+
+    Returns
+    -------
+    list[str]
+        Sentences on the set-points, on the law with the lowest delay and its cost, on flows that
+        get much more than others, and on differences that are not significant.
     """
     table = RunTable(rows)
     delay = table.best_of("delay_p95_s", more=False)
@@ -88,16 +107,16 @@ def sentences(
         unequal=UNEQUAL,
         seeds=seeds,
         in_unit=_in_unit,
+        title=title_of,
     )
 
 
 def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
-    """Return the laws by what became of their targets, each with what was measured, or at how many
-    points.
+    """Return the laws by their set-points, each with its measured values or its number of points.
 
-    held, missed: laws that steer to their target. unsteered: laws with a target that their mean
-    differs from by design. idle: laws on links that are not full. without: laws that have no
-    target of one queue.
+    The keys are "held" and "missed" for laws that steer to their target, "unsteered" for laws whose
+    mean differs from their target by design, "idle" for laws on links that are not full, and
+    "without" for laws that have no target of a single queue.
     """
     by_law: dict[str, list[SetPoint]] = {}
     for _, point, law, runs in measured:
@@ -112,9 +131,10 @@ def _set_points(measured: Sequence[Measured]) -> dict[str, list[str]]:
         "without": [],
     }
     for law_name, set_points in by_law.items():
-        text = law_name
+        text = title_of(law_name)
         if len(set_points) == 1:
-            text += f" ({set_points[0].measured_text} for {set_points[0].target_text})"
+            measured_text, target_text = set_points[0].measured_text, set_points[0].target_text
+            text += f" (mean {measured_text}, target {target_text})"
         full = [measurement for measurement in set_points if measurement.full]
         held_count = sum(not measurement.missed for measurement in full)
         if not set_points:
@@ -141,16 +161,31 @@ def _same_runs(measured: Sequence[Measured]) -> list[str]:
 
 @dataclass(frozen=True)
 class Sharing:
-    """The traffic whose flows get most under a law, that whose flows get least, and the ratio."""
+    """The sharing of a link under a law.
+
+    Attributes
+    ----------
+    law : str
+        Label of the law.
+    largest : str
+        Label of the traffic whose flows get the largest goodput.
+    smallest : str
+        Label of the traffic whose flows get the smallest goodput.
+    ratio : float
+        Ratio of the two goodputs.
+    """
 
     law: str
-    most: str
-    least: str
+    largest: str
+    smallest: str
     ratio: float
 
 
 def _shared(traffic: pl.DataFrame) -> list[Sharing]:
-    """Each law with several traffics, the most unequal first; means over points and seeds."""
+    """Return the sharing under each law with several traffics, the most unequal first.
+
+    Goodputs are means over points and seeds.
+    """
     if traffic.is_empty():
         return []
     means = (
@@ -158,23 +193,26 @@ def _shared(traffic: pl.DataFrame) -> list[Sharing]:
         .group_by("law", "traffic", maintain_order=True)
         .agg(pl.col(A_FLOW).mean())
     )
-    found = []
-    for (law,), some in means.group_by("law", maintain_order=True):
-        ordered = some.sort(A_FLOW)
-        least, most = ordered.row(0, named=True), ordered.row(-1, named=True)
-        if len(ordered) > 1 and least[A_FLOW] > 0:
-            ratio = most[A_FLOW] / least[A_FLOW]
-            found.append(Sharing(str(law), str(most["traffic"]), str(least["traffic"]), ratio))
-    return sorted(found, key=lambda one: -one.ratio)
+    sharings = []
+    for (law,), of_law in means.group_by("law", maintain_order=True):
+        ordered = of_law.sort(A_FLOW)
+        smallest, largest = ordered.row(0, named=True), ordered.row(-1, named=True)
+        if len(ordered) > 1 and smallest[A_FLOW] > 0:
+            ratio = largest[A_FLOW] / smallest[A_FLOW]
+            sharings.append(
+                Sharing(str(law), str(largest["traffic"]), str(smallest["traffic"]), ratio)
+            )
+    return sorted(sharings, key=lambda sharing: -sharing.ratio)
 
 
 def _in_unit(name: str, value: float) -> str:
+    """Return a value of a metric with its unit, in three figures."""
     metric = METRICS[name]
-    number = with_interval(metric.scale * value, math.nan)
+    number = words.in_figures(metric.scale * value)
     return f"{number}\N{NO-BREAK SPACE}{metric.unit}"
 
 
-#: How a number of a kind of traffic is written, by the end of its key.
+#: The functions that write a number of a kind of traffic, by the end of its key.
 WRITTEN = {
     "_s": words.time,
     "_bps": words.rate,
@@ -183,11 +221,11 @@ WRITTEN = {
 
 
 def describe(result: Result) -> Description:
-    """Return the experiment's own description, else one of the first point of its plan."""
+    """Return the experiment's own description, or else one of the first point of its plan."""
     if result.experiment.description is not None:
         return result.experiment.description
     first = result.plan.points[0]
-    link, *others, rest = paragraphs(
+    link, *middle, rest = paragraphs(
         "description.txt.j2",
         plan=result.plan,
         runs=result.experiment.runs,
@@ -197,18 +235,23 @@ def describe(result: Result) -> Description:
         changes=descriptions.changes(first, 10),
         traffic=[
             # What is absent is empty.
-            (each, defaultdict(str, {key: _number(key, it) for key, it in each.numbers.items()}))
-            for each in first.traffic
+            (
+                source,
+                defaultdict(
+                    str, {key: _number(key, number) for key, number in source.numbers.items()}
+                ),
+            )
+            for source in first.traffic
         ],
         senders={name: sender["title"] for name, sender in senders().items()},
         words=words,
         size=quantities.size,
     )
-    others, traffic = others[: len(first.links) - 1], others[len(first.links) - 1 :]
-    return Description(link, traffic, rest, others)
+    middle, traffic = middle[: len(first.links) - 1], middle[len(first.links) - 1 :]
+    return Description(link, traffic, rest, middle)
 
 
 def _number(key: str, number: float) -> str:
-    """A number of a kind of traffic; its key ends with the unit."""
+    """Return a number of a kind of traffic with the unit that ends its key."""
     write = next((write for end, write in WRITTEN.items() if key.endswith(end)), words.value)
     return write(number)

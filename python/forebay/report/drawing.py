@@ -1,4 +1,4 @@
-"""Static figures of sheets: what a page prints, and what `plot()` returns."""
+"""Draw sheets as static figures: the pictures of a page in print, and the results of `plot()`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from forebay.report.style import STYLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Panels of shares side by side.
+#: Number of panels of shares next to each other.
 COLUMNS = 3
-#: Letters that a legend has room for in a column of a paper, and those of which the line of a key
-#: takes the room.
+#: Number of letters that fit into a legend in a column of a paper, and the number of letters that
+#: are as wide as the line of a key.
 ROOM_FOR_LEGEND, LETTERS_OF_KEY = 60, 8
 
 
 @styled
 def draw(sheet: Sheet) -> Plot:
-    """A figure of a sheet."""
+    """Return the figure of a sheet."""
     if sheet.timeline:
         return _over_time(sheet, sheet.timeline)
     if sheet.dots:
@@ -40,14 +40,17 @@ def draw(sheet: Sheet) -> Plot:
 
 
 def _over_time(sheet: Sheet, time: Timeline) -> Plot:
-    """A row for each panel on common axes: left the curves, or the first of the seeds; right how
-    often each value was seen with all of them."""
+    """Return a figure over time with one row per panel.
+
+    On the left are the curves, or only that of the first seed if there are histograms on the right,
+    which cover all seeds.
+    """
     rows = len(sheet.panels)
     figure = Plot(figsize=(10, 1.2 + (1.4 if sheet.bins else 1.5) * rows))
     keys = _keys(sheet, time)
     columns = _legend_columns(figure, keys, 3 if sheet.legend else 9)
     lines = math.ceil(len(keys) / columns) if keys else 0
-    # A legend of several lines takes nothing from the panels.
+    # A legend of several lines makes the figure taller instead of the panels smaller.
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + parts.LEGEND_LINE * max(0, lines - 1))
     widths = [4 if style.printed() else 5, 1] if sheet.bins else [1]
@@ -59,21 +62,21 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
         squeeze=False,
         gridspec_kw={"width_ratios": widths},
     )
-    for panel, (left, *right) in zip(sheet.panels, grid, strict=True):
+    for panel, (curve_axes, *histogram_axes) in zip(sheet.panels, grid, strict=True):
         title = panel.title
-        if right:
+        if histogram_axes:
             title += f", {panel.series[0].label}"
-            _histogram(right[0], sheet, time, panel.series)
-        for curve in panel.series[:1] if right else panel.series:
-            _curve(left, curve, time.steps, step=sheet.step, dashed=_is_dashed(sheet, curve))
-        for axes in (left, *right) if panel.target is not None else ():
+            _histogram(histogram_axes[0], sheet, time, panel.series)
+        for curve in panel.series[:1] if histogram_axes else panel.series:
+            _curve(curve_axes, curve, time.steps, step=sheet.step, dashed=_is_dashed(sheet, curve))
+        for axes in (curve_axes, *histogram_axes) if panel.target is not None else ():
             axes.axhline(panel.target, **parts.TARGET)
         for low, high in time.grey:
-            left.axvspan(low, high, **parts.UNMEASURED)
+            curve_axes.axvspan(low, high, **parts.UNMEASURED)
         for change in time.changes:
-            left.axvline(change, **parts.CHANGE)
-        left.set_title(title)
-        left.yaxis.set_major_locator(MaxNLocator(4))
+            curve_axes.axvline(change, **parts.CHANGE)
+        curve_axes.set_title(title)
+        curve_axes.yaxis.set_major_locator(MaxNLocator(4))
     grid[0][0].set_xlim(sheet.x.range)
     grid[0][0].set_ylim(sheet.y.range)
     grid[-1][0].set_xlabel(sheet.x.heading)
@@ -84,76 +87,101 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
     return figure
 
 
-def _draw(axes: Axes, one: Curve, **how: Any) -> None:
-    """A curve, or a band."""
-    colour = style.colour(one.look)
-    if one.y is None:
-        how.pop("linestyle", None)
-        assert one.low is not None and one.high is not None
-        shown = {key: how[key] for key in ("step",) if key in how}
+def _draw(axes: Axes, curve: Curve, **options: Any) -> None:
+    """Draw a curve or a band."""
+    colour = style.colour(curve.look)
+    if curve.y is None:
+        options.pop("linestyle", None)
+        assert curve.low is not None and curve.high is not None
+        step_option = {key: options[key] for key in ("step",) if key in options}
         axes.fill_between(
-            one.x, one.low, one.high, color=colour, alpha=one.alpha, linewidth=0, **shown
+            curve.x,
+            curve.low,
+            curve.high,
+            color=colour,
+            alpha=curve.alpha,
+            linewidth=0,
+            **step_option,
         )
         return
-    step = how.pop("step", None)
+    step = options.pop("step", None)
     if step is not None:
-        how["drawstyle"] = f"steps-{step}"
-    axes.plot(one.x, one.y, color=colour, linewidth=one.width, **how)
+        options["drawstyle"] = f"steps-{step}"
+    axes.plot(curve.x, curve.y, color=colour, linewidth=curve.width, **options)
 
 
 def _is_dashed(sheet: Sheet, curve: Curve) -> bool:
-    """Return True if a printed curve needs dashes, as laws in one panel do: greys are alike."""
+    """Return True if a printed curve needs dashes because other laws are in its panel."""
     looks = {peer.look for panel in sheet.panels[:1] for peer in panel.series}
     return style.printed() and curve.dashed and not sheet.bins and len(looks) > 1
 
 
 def _curve(axes: Axes, curve: Curve, steps: int, *, step: bool, dashed: bool = False) -> None:
-    """A curve or a band over time; a long curve as the mean of each step in the band from its
-    least to its greatest."""
-    how: dict[str, Any] = {"linestyle": style.dash(curve.look)} if dashed else {}
+    """Draw a curve or a band over time.
+
+    A long curve becomes the mean of each step in a band from its minimum to its maximum.
+    """
+    options: dict[str, Any] = {"linestyle": style.dash(curve.look)} if dashed else {}
     if step:
-        # A value holds from the end of the interval before to that of its own.
+        # A value applies from the end of the previous interval to the end of its own.
         edges: dict[str, Any] = {"x": np.concatenate([[0.0], curve.x])}
         for key in ("y", "low", "high"):
             if (values := getattr(curve, key)) is not None:
                 edges[key] = np.concatenate([values[:1], values])
-        _draw(axes, replace(curve, **edges), step="pre", **how)
+        _draw(axes, replace(curve, **edges), step="pre", **options)
         return
     assert curve.y is not None
     if len(curve.x) <= 2 * steps:
-        _draw(axes, curve, **how)
+        _draw(axes, curve, **options)
         return
     times, low, mean, high = thinned(curve.x, curve.y.astype(float), steps)
     _draw(axes, replace(curve, x=times, y=None, low=low, high=high, alpha=0.35), step="post")
-    _draw(axes, replace(curve, x=times, y=mean), step="post", **how)
+    _draw(axes, replace(curve, x=times, y=mean), step="post", **options)
 
 
 def thinned(times: Floats, values: Floats, steps: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the steps of a curve: where each begins, its least, mean and greatest value."""
+    """Return a curve in steps.
+
+    Parameters
+    ----------
+    times : Floats
+        The times.
+    values : Floats
+        The values; NaN is omitted.
+    steps : int
+        The number of steps.
+
+    Returns
+    -------
+    tuple[Floats, Floats, Floats, Floats]
+        Start, minimum, mean and maximum of each step.
+    """
     starts = np.arange(0, len(times), math.ceil(len(times) / steps))
     low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
-    known = ~np.isnan(values)
-    count = np.add.reduceat(known.astype(float), starts)
+    is_number = ~np.isnan(values)
+    count = np.add.reduceat(is_number.astype(float), starts)
     mean = np.full(len(starts), np.nan)
-    np.divide(np.add.reduceat(np.where(known, values, 0), starts), count, mean, where=count > 0)
-    # Each step includes the value before it, so that neighbours meet.
+    np.divide(np.add.reduceat(np.where(is_number, values, 0), starts), count, mean, where=count > 0)
+    # Each step includes the last value of the previous step, so that the bands touch.
     before = values[starts[1:] - 1]
     low[1:], high[1:] = np.fmin(low[1:], before), np.fmax(high[1:], before)
     return times[starts], low, mean, high
 
 
 def _histogram(axes: Axes, sheet: Sheet, time: Timeline, series: Sequence[Curve]) -> None:
-    """Shares in percent, lying on its side so that it shares the axis of its values."""
+    """Draw a histogram of shares in percent, turned so that it shares the axis of the values."""
     assert sheet.y.range is not None
     top = sheet.y.range[1]
-    every = [one.y for panel in sheet.panels for one in panel.series]
-    # Whole packets per bin, or bars would differ by how many lengths fall into each; but a mean
-    # over flows is no whole number.
+    every = [curve.y for panel in sheet.panels for curve in panel.series]
+    # Bins of whole packets, since otherwise the number of queue lengths in a bin would vary. A mean
+    # over flows is not a whole number and needs no such bins.
     bins = np.linspace(0, top, sheet.bins + 1)
     if all(values is not None and values.dtype.kind in "iu" for values in every):
         bins = np.arange(0, top + 1, math.ceil(top / sheet.bins)) - 0.5
     start, end = time.counted
-    inside = [one.y[(one.x > start) & (one.x < end)] for one in series if one.y is not None]
+    inside = [
+        curve.y[(curve.x > start) & (curve.x < end)] for curve in series if curve.y is not None
+    ]
     values = np.concatenate(inside).astype(float)
     values = values[~np.isnan(values)]
     axes.hist(
@@ -196,10 +224,10 @@ def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
 
 
 def _legend_columns(figure: Plot, keys: Sequence[Line2D | Patch], limit: int) -> int:
-    """Return how many keys of a legend have room side by side.
+    """Return how many keys of a legend fit next to each other.
 
-    In a column of a paper a legend may be as wide as the figure; on a screen it has at most `limit`
-    columns.
+    In a column of a paper, a legend may be as wide as the figure; on a screen it has at most
+    `limit` columns.
     """
     if not style.printed():
         return max(1, min(limit, len(keys)))
@@ -224,8 +252,11 @@ def _legend_above(figure: Plot, keys: Sequence[Line2D | Patch], columns: int) ->
 
 
 def _lay_out_rows(figure: Plot, rows: int, label: str, legend_lines: int) -> None:
-    """Margins of panels below each other: matplotlib's own layout takes as long as the drawing,
-    and a report has many of these."""
+    """Set the margins of panels below each other.
+
+    The layout engine of matplotlib takes as long as the drawing, and a report has many such
+    figures.
+    """
     width, height = figure.get_size_inches()
     top, bottom, title = 0.58 if legend_lines else 0.3, 0.5, 0.36
     left_margin = 0.72
@@ -245,22 +276,23 @@ def _lay_out_rows(figure: Plot, rows: int, label: str, legend_lines: int) -> Non
     figure.supylabel(label, fontsize=STYLE["font.size"], x=0.06 / width, y=middle, ha="left")
 
 
-def _steps(axes: Axes, one: Curve) -> None:
-    _draw(axes, one, step="post", label=one.label, linestyle=style.dash(one.look))
+def _steps(axes: Axes, curve: Curve) -> None:
+    """Draw a curve that changes in steps."""
+    _draw(axes, curve, step="post", label=curve.label, linestyle=style.dash(curve.look))
 
 
 def _alone(sheet: Sheet) -> Plot:
-    """One panel of curves, with a legend beside it."""
-    # Matplotlib's own layout takes as long as the drawing.
+    """Return a figure of one panel, with a legend next to it."""
+    # The layout engine of matplotlib takes as long as the drawing.
     figure = Plot(figsize=(10, 3.4), layout="constrained" if style.printed() else None)
     axes = figure.subplots()
     series = sheet.panels[0].series
     if not style.printed():
-        longest = max((len(one.label) for one in series), default=0)
+        longest = max((len(curve.label) for curve in series), default=0)
         right = 1 - min(0.3, 0.06 + 0.0075 * longest)
         figure.subplots_adjust(left=0.092, right=right, top=0.965, bottom=0.14)
-    for one in series:
-        _steps(axes, one)
+    for curve in series:
+        _steps(axes, curve)
     percent_scale(axes, sheet.y.least or 0.0)
     axes.set_xlabel(sheet.x.heading)
     axes.set_ylabel(f"{sheet.y.label}\n(logarithmic)")
@@ -270,7 +302,15 @@ def _alone(sheet: Sheet) -> Plot:
 
 
 def percent_scale(axes: Axes, least: float) -> None:
-    """Waits from zero on, and shares in % of those that are longer, on a logarithmic axis."""
+    """Set the axes of a distribution: times from zero on, and shares in % on a logarithmic axis.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    least : float
+        The lower end of the axis of shares, in %.
+    """
     axes.set_yscale("log")
     axes.set_ylim(least, 150)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g} %"))
@@ -278,16 +318,16 @@ def percent_scale(axes: Axes, least: float) -> None:
 
 
 def _shares(sheet: Sheet) -> Plot:
-    """Panels of curves; with the same laws in each they have one legend."""
+    """Return a figure of panels of curves, with a common legend if the curves are laws."""
     common = sheet.x.least is not None
     figure, panels = parts.small_multiples(
         len(sheet.panels), COLUMNS, 10, 2.8 if common else 3.2, sharex=common
     )
     last = len(panels) - min(COLUMNS, len(panels))
-    by_law = any("law" in one.tags for panel in sheet.panels for one in panel.series)
+    by_law = any("law" in curve.tags for panel in sheet.panels for curve in panel.series)
     for place, (axes, panel) in enumerate(zip(panels, sheet.panels, strict=True)):
-        for one in panel.series:
-            _steps(axes, one)
+        for curve in panel.series:
+            _steps(axes, curve)
         axes.set_title(panel.title)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(parts.PLAIN)
@@ -311,14 +351,14 @@ def _shares(sheet: Sheet) -> Plot:
 
 
 def _over_sweep(sheet: Sheet) -> Plot:
-    """A row for each panel: curves with marks, in bands that are their intervals."""
+    """Return a figure with one row per panel, of curves with marks in bands that are intervals."""
     figure = Plot(figsize=(10, 0.7 + 2.6 * len(sheet.panels)), layout="constrained")
     grid = figure.subplots(len(sheet.panels), 1, sharex=True, squeeze=False)
     for (axes,), panel in zip(grid, sheet.panels, strict=True):
-        for one in panel.series:
-            look = {"linestyle": style.dash(one.look), "marker": style.marker(one.look)}
-            _draw(axes, one, **look, markersize=4, label=one.label)
-        means = [mean for one in panel.series if one.y is not None for mean in one.y.tolist()]
+        for curve in panel.series:
+            look = {"linestyle": style.dash(curve.look), "marker": style.marker(curve.look)}
+            _draw(axes, curve, **look, markersize=4, label=curve.label)
+        means = [mean for curve in panel.series if curve.y is not None for mean in curve.y.tolist()]
         axes.set_ylabel(panel.y.heading if panel.y else "")
         parts.telling_scale(axes, means)
     bottom = grid[-1][0]

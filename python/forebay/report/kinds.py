@@ -1,4 +1,4 @@
-"""The kinds of figures of a result, each declared once: its data, its words, and when it shows."""
+"""The kinds of figures of a result: the data of each, its caption, and when it is shown."""
 
 from __future__ import annotations
 
@@ -18,14 +18,24 @@ if TYPE_CHECKING:
     from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
-#: Of a logarithmic axis; a wait that is shorter is none to a reader.
+#: Lower end of a logarithmic axis of delays in ms; shorter delays do not matter to a reader.
 LEAST_MS = 0.01
 #: Share of packets, in %, below which a curve is not shown.
 LEAST_PERCENT = 0.01
 
 
 def delay(result: Result, point: int, link: int) -> Sheet:
-    """Share of packets that waited longer than a given time, one curve per law."""
+    """Return the share of packets that waited longer than a given time, one curve per law.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     curves = []
     for index, law in result.laws(point):
         delay_ms, longer = waited_longer(result.observed_at(point, index, link), 1e-5)
@@ -44,7 +54,17 @@ def delay(result: Result, point: int, link: int) -> Sheet:
 
 
 def classes(result: Result, point: int, link: int) -> Sheet:
-    """Share of the packets of a class that waited no longer, a panel per law that has classes."""
+    """Return the share of a class's packets that waited no longer, one panel per law with classes.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     panels = []
     for index, law in result.laws(point):
         series = []
@@ -71,13 +91,23 @@ def classes(result: Result, point: int, link: int) -> Sheet:
 
 
 def completions(result: Result, point: int, link: int) -> Sheet:
-    """Share of transfers that took no longer, a panel per traffic, a curve per law."""
+    """Return the share of transfers that took no longer, one panel per traffic, one curve per law.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     info = result.plan.points[point]
     panels = []
     for kind in over_time.with_transfers(result, point, link):
         series = []
         for index, law in result.laws(point):
-            took = took_s(result, point, index, link, kind)
+            took = completion_times_s(result, point, index, link, kind)
             if len(took):
                 share = 100 * np.arange(len(took) + 1) / len(took)
                 x, tags = np.concatenate([took[:1], took]), {"law": law.label}
@@ -93,19 +123,49 @@ def completions(result: Result, point: int, link: int) -> Sheet:
 
 
 def shows_classes(result: Result, point: int, link: int) -> bool:
-    """Return True if the queue of any law has classes of packets there."""
+    """Return True if the queue of any law has classes of packets.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     return any(result.class_names(point, law, link) for law, _ in result.laws(point))
 
 
 def shows_completions(result: Result, point: int, link: int) -> bool:
-    """Return True if any transfer was done there."""
+    """Return True if any transfer was completed.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     return bool(over_time.with_transfers(result, point, link))
 
 
 def waited_longer(observed: Sequence[Observed], least: float) -> tuple[Floats, Floats]:
-    """Delays in ms, and the share of packets that waited longer, where it is above `least`.
+    """Return delays, and the share of packets that waited longer than each.
 
-    Empty without packets.
+    Parameters
+    ----------
+    observed : Sequence[Observed]
+        The observations of each run.
+    least : float
+        The smallest share to return.
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        Delays in ms, and shares from 0 to 1; empty without packets.
     """
     delay_ms, share = _cumulated(observed)
     if not len(share) or share[-1] == 0:
@@ -116,35 +176,64 @@ def waited_longer(observed: Sequence[Observed], least: float) -> tuple[Floats, F
 
 
 def waited_no_longer(observed: Sequence[ClassObserved]) -> tuple[Floats, Floats]:
-    """Delays in ms, at least `LEAST_MS`, and the share of packets that waited no longer."""
+    """Return delays in ms, at least `LEAST_MS`, and the share of packets that waited no longer."""
     delay_ms, count = _cumulated(observed)
-    # The curve begins on the axis, at a class's least delay.
+    # The curve begins on the axis, at the smallest delay of the class.
     delay_ms = np.maximum(delay_ms, LEAST_MS)
     share = count / max(1.0, count[-1]) if len(count) else count
     return np.concatenate([delay_ms[:1], delay_ms]), np.concatenate([[0.0], share])
 
 
-def took_s(result: Result, point: int, law: int, link: int, kind: int) -> Floats:
-    """Times that the transfers of one traffic took under a law, sorted."""
-    seen = result.observed_at(point, law, link)
-    return np.sort(np.concatenate([one.transfer_s[one.transfer_traffic == kind] for one in seen]))
+def completion_times_s(result: Result, point: int, law: int, link: int, traffic: int) -> Floats:
+    """Return the completion times of one traffic's transfers under a law in seconds, sorted.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    law : int
+        Index of the law.
+    link : int
+        Index of the link.
+    traffic : int
+        Index of the traffic.
+    """
+    observations = result.observed_at(point, law, link)
+    return np.sort(
+        np.concatenate(
+            [observed.transfer_s[observed.transfer_traffic == traffic] for observed in observations]
+        )
+    )
 
 
 def _cumulated(observed: Sequence[Observed] | Sequence[ClassObserved]) -> tuple[Floats, Floats]:
-    """Delays in ms, sorted, and how many packets waited no longer."""
-    delay_ms = 1e3 * np.concatenate([one.delay_s for one in observed])
-    packets = np.concatenate([one.delay_packets for one in observed]).astype(float)
+    """Return delays in ms, sorted, and the number of packets that waited no longer."""
+    delay_ms = 1e3 * np.concatenate([observation.delay_s for observation in observed])
+    packets = np.concatenate([observation.delay_packets for observation in observed]).astype(float)
     order = np.argsort(delay_ms, kind="stable")
     return delay_ms[order], np.cumsum(packets[order])
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure of a link at a point, by their indices.
+    """A kind of figure of a link at a point.
 
-    title, text: what stands above and below it, with the fields of `caption`. shows: whether there
-    is anything to show. every_link: whether a page has it for each link, and not for the bottleneck
-    alone. more: further sentences.
+    Attributes
+    ----------
+    sheet : Callable[[Result, int, int], Sheet]
+        A function of result, point and link that returns the figure.
+    title : str
+        Title above the figure, with the fields of `caption`.
+    text : str
+        Text below the figure, with the fields of `caption`.
+    shows : Callable[[Result, int, int], bool], default lambda _result, _point, _link: True
+        A function of result, point and link that returns True if there is anything to show.
+    every_link : bool, default False
+        True if a page has the figure for each link, False for only the bottleneck.
+    more : Callable[[Result, PointInfo, int], str], default lambda _result, _point, _link: ''
+        A function of result, point and link that returns further sentences.
     """
 
     sheet: Callable[[Result, int, int], Sheet]
@@ -155,21 +244,31 @@ class Kind:
     more: Callable[[Result, PointInfo, int], str] = lambda _result, _point, _link: ""
 
     def caption(self, result: Result, point: PointInfo, link: int) -> tuple[str, str]:
-        """Its title, and the text below it."""
+        """Return the title and the text of a figure.
+
+        Parameters
+        ----------
+        result : Result
+            The result.
+        point : PointInfo
+            The point.
+        link : int
+            Index of the link.
+        """
         fields = {
             "at": descriptions.at_link(point, link),
             "across": descriptions.at_link(point, link, "across"),
             "sample": f"{1e3 * point.sample_s:g} ms",
             "interval": f"{over_time.loss_interval_s(point):g} s",
             "measured": descriptions.measured_over(result, point),
-            # Beside a curve of one seed.
-            "seen": descriptions.measured_over(result, point, one="the same seed"),
+            # The text describes a histogram next to a curve of one seed.
+            "seen": descriptions.measured_over(result, point, single_seed="the same seed"),
         }
         more = self.more(result, point, link)
         return self.title.format(**fields), self.text.format(**fields) + more
 
 
-#: In the order of the report.
+#: The kinds of figures in the order of the report.
 KINDS = {
     "queue": Kind(
         over_time.queue,
@@ -226,13 +325,27 @@ KINDS = {
 
 
 def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
-    """Draws one figure of `KINDS`, or of `sweeps.OVERVIEWS`.
+    """Return one figure of `KINDS` or of `sweeps.OVERVIEWS`.
 
-    point, link: indices in the plan; figures over all points take none.
+    Parameters
+    ----------
+    result : Result
+        The result.
+    kind : str
+        Name of the figure.
+    point : int, default 0
+        Index of the point; figures over all points ignore it.
+    link : int, default 0
+        Index of the link; figures over all points ignore it.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such kind.
     """
     if kind not in KINDS and kind not in sweeps.OVERVIEWS:
         raise ParameterError("kind", kind, ", ".join([*KINDS, *sweeps.OVERVIEWS]))
     if kind in KINDS:
         return drawing.draw(KINDS[kind].sheet(result, point, link))
-    over = sweeps.content(result, kind)
-    return drawing.draw(over) if isinstance(over, Sheet) else over
+    overview = sweeps.content(result, kind)
+    return drawing.draw(overview) if isinstance(overview, Sheet) else overview

@@ -1,6 +1,7 @@
-"""Pictures of one loop and of the loops of a range: Bode, Nyquist, Nichols, step, roots.
+"""Pictures of one loop and of the loops of a range: Bode, Nyquist, Nichols, step response, roots.
 
-A picture of a range shades where each curve may be, and has the middle of the range as a line.
+A picture of a range shades the area that its curves cover, and has the middle of the range as a
+line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scipy.spatial import ConvexHull, QhullError
 
 from forebay._base.words import in_figures
 from forebay.control import pi_forms
-from forebay.report.parts import EDGE, at_corner, beside, bode_panels, quarter_turns, titled
+from forebay.report.parts import EDGE, bode_panels, quarter_turns, titled, write_at, write_next_to
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
 
@@ -28,17 +29,25 @@ if TYPE_CHECKING:
     from forebay.control.queue_estimate import IdentifiedResponse
 
 LINE, MARGIN = COLOURS[:2]
-#: Below this loop gain in dB nothing is told: of a law with an average it falls far.
+#: Lower end of the loop gain in dB: that of a law with an average falls far below.
 LEAST_DB = -60.0
 
 
 @styled
 def bode(loop: Loop, title: str = "") -> Plot:
-    """|L| in dB and the angle of L over frequency, with the margins drawn in."""
+    """Draw |L| in dB and the angle of L over frequency, with the margins.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    title : str, default ''
+        Title of the figure.
+    """
     margins = loop.margins
     crossover, turn = margins.crossover_rad_s, margins.phase_crossover_rad_s
-    known = [w for w in (crossover, turn) if w == w]
-    centre = math.exp(float(np.mean(np.log(known)))) if known else 1 / loop.point.rtt_s
+    crossings = [w for w in (crossover, turn) if w == w]
+    centre = math.exp(float(np.mean(np.log(crossings)))) if crossings else 1 / loop.point.rtt_s
     low, high = centre / 100, min(centre * 30, loop.highest_rad_s)
     omega = np.geomspace(low, high, 3000)
     size, phase = size_and_angle(loop, omega)
@@ -54,13 +63,13 @@ def bode(loop: Loop, title: str = "") -> Plot:
         at = float(np.interp(crossover, omega, phase))
         bottom.plot([crossover] * 2, [-180, at], color=MARGIN, linewidth=2.2)
         text = f"phase margin {margins.phase_deg:.1f}° at {in_figures(crossover)} rad/s"
-        beside(bottom, text, (crossover, 0.5 * (at - 180)), (-8, 0), va="center")
+        write_next_to(bottom, text, (crossover, 0.5 * (at - 180)), (-8, 0), va="center")
     if turn == turn and math.isfinite(margins.gain_db):
         gain = -margins.gain_db
         top.plot([turn] * 2, [gain, 0], color=MARGIN, linewidth=2.2)
         text = f"gain margin {margins.gain_db:.1f} dB at {in_figures(turn)} rad/s"
-        beside(top, text, (turn, gain), (-6, 0), va="top")
-    at_corner(
+        write_next_to(top, text, (turn, gain), (-6, 0), va="top")
+    write_at(
         top,
         "stable" if loop.stable else "unstable",
         (0.99, 0.95),
@@ -75,7 +84,15 @@ def bode(loop: Loop, title: str = "") -> Plot:
 
 @styled
 def nyquist(loop: Loop, title: str = "") -> Plot:
-    """L in the complex plane near −1, with the unit circle and the largest sensitivity."""
+    """Draw L in the complex plane near −1, with the unit circle and the peak sensitivity.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    title : str, default ''
+        Title of the figure.
+    """
     response = loop.response(loop.grid)
     figure, axes = one_panel(5.4, 5.4)
     turn = np.linspace(0, 2 * np.pi, 200)
@@ -86,14 +103,22 @@ def nyquist(loop: Loop, title: str = "") -> Plot:
     axes.plot([-1], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6)
     axes.set(xlim=(-3, 1.5), ylim=(-2.5, 2), aspect="equal", xlabel="Re L", ylabel="Im L")
     text = f"largest |1/(1 + L)| = {loop.margins.sensitivity:.2f}"
-    beside(axes, text, (-1, nearest), (0, 4), ha="center", va="bottom")
+    write_next_to(axes, text, (-1, nearest), (0, 4), ha="center", va="bottom")
     axes.set_title(titled(title, "Nyquist curve, frequencies above 0"))
     return figure
 
 
 @styled
 def nichols(loop: Loop, title: str = "") -> Plot:
-    """|L| in dB over its angle, with the edge |1/(1 + L)| = 2 and the margins as distances."""
+    """Draw |L| in dB over its angle, with the contour |1/(1 + L)| = 2 and the margins as distances.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    title : str, default ''
+        Title of the figure.
+    """
     size, angle = size_and_angle(loop, loop.grid)
     figure, axes = one_panel(5.8, 5.0)
     axes.plot(angle, size, color=LINE, label="L")
@@ -103,8 +128,21 @@ def nichols(loop: Loop, title: str = "") -> Plot:
 
 
 def size_and_angle(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
-    """Return L in dB and degrees; the angle begins between 0 and −180°, while `np.unwrap` starts
-    anywhere on the circle."""
+    """Return the magnitude and the angle of L.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    omega : Floats
+        Frequencies in rad/s.
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        Magnitude in dB and angle in degrees. The angle begins between 0 and −180°, while
+        `np.unwrap` may begin on any turn.
+    """
     response = loop.response(omega)
     angle = np.degrees(np.unwrap(np.angle(response)))
     angle -= 360 * math.ceil((angle[0] - 1e-6) / 360)
@@ -112,9 +150,14 @@ def size_and_angle(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
 
 
 def nichols_frame(axes: Axes, **edge: Any) -> None:
-    """Draw the parts of every Nichols chart: the edge |1/(1 + L)| = 2, −1, 0 dB, axes and legend.
+    """Draw the parts of every Nichols chart: the contour |1/(1 + L)| = 2, −1, 0 dB and axes.
 
-    edge: how the edge is drawn.
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    **edge : Any
+        Options of the line of the contour.
     """
     at = -1 + 0.5 * np.exp(1j * np.linspace(0, 2 * np.pi, 400))
     angle, size = np.degrees(np.angle(at)) % 360 - 360, 20 * np.log10(np.abs(at))
@@ -128,38 +171,56 @@ def nichols_frame(axes: Axes, **edge: Any) -> None:
 
 @styled
 def step(loop: Loop, title: str = "") -> Plot:
-    """The queue after a tenth more flows have come, by the linear loop."""
+    """Draw the queue after 10 % more flows have started, by the linear model.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    title : str, default ''
+        Title of the figure.
+    """
     settling = loop.settling_s
     duration_s = settling * 1.5 if math.isfinite(settling) else 30 * loop.point.rtt_s
     time_s, deviation_pkts = loop.step(duration_s)
-    rest = loop.model["queue_pkts"]
+    equilibrium_pkts = loop.model["queue_pkts"]
     figure, axes = one_panel(7.2, 3.4)
-    axes.axhline(rest, label=f"at rest, {in_figures(rest, 4)} packets", **EDGE)
-    axes.plot(time_s, rest + deviation_pkts, color=LINE)
-    # Of several classes the loop has the delay, and no queue.
-    axes.set(xlabel="Time since the flows came [s]", ylabel=f"{loop.held} [packets]")
+    axes.axhline(
+        equilibrium_pkts, label=f"equilibrium, {in_figures(equilibrium_pkts, 4)} packets", **EDGE
+    )
+    axes.plot(time_s, equilibrium_pkts + deviation_pkts, color=LINE)
+    # The quantity is the queue, or for several classes the delay.
+    axes.set(xlabel="Time since the new flows started [s]", ylabel=f"{loop.held} [packets]")
     axes.set_xlim(0, duration_s)
     if math.isfinite(settling):
         axes.axvline(settling, color=MARGIN, linewidth=1.2)
         text = f"settling time {in_figures(settling)} s (2 %)"
-        beside(axes, text, (settling, 0.92), (4, 0), xycoords=("data", "axes fraction"))
+        write_next_to(axes, text, (settling, 0.92), (4, 0), xycoords=("data", "axes fraction"))
     axes.legend(loc="center right")
-    axes.set_title(titled(title, "a tenth more flows, by the linear loop"))
+    axes.set_title(titled(title, "step response to 10 % more flows, linear model"))
     return figure
 
 
 @styled
 def roots(loop: Loop, title: str = "") -> Plot:
-    """The rightmost closed-loop roots in the s plane; of a sampled loop, ln z/T."""
-    # What decides is near the origin; the chain that the delay adds goes on to the left.
+    """Draw the rightmost closed-loop roots in the s plane; those of a sampled loop as ln z/T.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    title : str, default ''
+        Title of the figure.
+    """
+    # The decisive roots are near the origin; the delay adds an infinite chain to the left.
     near = 12 / loop.point.rtt_s
-    shown = np.array([s for s in loop.roots if s.real > -near and abs(s.imag) < near])
+    rightmost = np.array([s for s in loop.roots if s.real > -near and abs(s.imag) < near])
     figure, axes = one_panel(5.4, 4.2)
     axes.axvline(0, **EDGE)
-    colours = [MARGIN if root.real >= 0 else LINE for root in shown]
-    axes.scatter(shown.real, shown.imag, marker="x", c=colours, s=42)
-    reach = 1.1 * float(np.abs(shown.real).max())
-    axes.set_xlim(-reach, max(0.15 * reach, 1.15 * float(shown.real.max())))
+    colours = [MARGIN if root.real >= 0 else LINE for root in rightmost]
+    axes.scatter(rightmost.real, rightmost.imag, marker="x", c=colours, s=42)
+    reach = 1.1 * float(np.abs(rightmost.real).max())
+    axes.set_xlim(-reach, max(0.15 * reach, 1.15 * float(rightmost.real.max())))
     axes.set(xlabel="Re s [1/s]", ylabel="Im s [rad/s]")
     axes.set_title(titled(title, "rightmost roots of the closed loop"))
     return figure
@@ -177,7 +238,15 @@ FIGURES: dict[LoopPicture, Callable[[Loop, str], Plot]] = {
 
 @styled
 def identified(response: IdentifiedResponse, title: str) -> Plot:
-    """Draw an identified |L| in dB and its angle, with intervals of 95 %."""
+    """Draw an identified |L| in dB and its angle, with 95 % intervals.
+
+    Parameters
+    ----------
+    response : IdentifiedResponse
+        The identified response.
+    title : str
+        Title of the figure.
+    """
     omega, size, error = response.omega_rad_s, np.abs(response.gain), response.size_error
     angle = np.degrees(np.unwrap(np.angle(response.gain)))
     angle -= 360 * math.ceil(angle[0] / 360 - 1e-9)
@@ -194,66 +263,76 @@ def identified(response: IdentifiedResponse, title: str) -> Plot:
         for axes in (top, bottom):
             axes.axvline(at, color=COLOURS[1], linewidth=1.2)
         text = f"phase margin {response.phase_margin_deg:.0f}° at {at:.3g} rad/s"
-        at_corner(bottom, text, (0.02, 0.05), color="black")
+        write_at(bottom, text, (0.02, 0.05), color="black")
     return figure
 
 
 @styled
-def regions(found: RangeDesign) -> Plot:
-    """The stabilising gains of every corner, the robust ones of all, and those that were chosen."""
+def regions(design: RangeDesign) -> Plot:
+    """Draw the stabilising gains of every corner, the robust gains of all, and the chosen ones."""
     figure, axes = one_panel(7.2, 5.0)
     tops = []
-    for i, one in enumerate(found.corners):
-        most = one.most_k_p()
-        k_p = np.geomspace(0.03 * found.gains.k_p, 0.9999 * most, 400)
-        k_i = one.most_k_i(k_p)
+    for i, corner in enumerate(design.corners):
+        highest_k_p = corner.most_k_p()
+        k_p = np.geomspace(0.03 * design.gains.k_p, 0.9999 * highest_k_p, 400)
+        k_i = corner.most_k_i(k_p)
         axes.plot(
             k_p,
             np.where(k_i > 0, k_i, np.nan),
             color=COLOURS[i % len(COLOURS)],
             linestyle=("-", "--", ":")[i // len(COLOURS) % 3],
-            label=f"{one.place.rate}, {one.place.rtt}, {one.place.flows:g} flows",
+            label=f"{corner.place.rate}, {corner.place.rtt}, {corner.place.flows:g} flows",
         )
-        tops.append((most, float(k_i.max())))
-    k_p = np.geomspace(1e-3 * found.gains.k_p, min(most for most, _ in tops), 400)
-    robust = np.min([one.robust_k_i(k_p) for one in found.corners], axis=0)
+        tops.append((highest_k_p, float(k_i.max())))
+    k_p = np.geomspace(1e-3 * design.gains.k_p, min(highest_k_p for highest_k_p, _ in tops), 400)
+    robust = np.min([corner.robust_k_i(k_p) for corner in design.corners], axis=0)
     axes.fill_between(
-        k_p, 1e-3 * found.gains.k_i, np.maximum(robust, 1e-3 * found.gains.k_i),
+        k_p, 1e-3 * design.gains.k_i, np.maximum(robust, 1e-3 * design.gains.k_i),
         color="#bbbbbb", label="|1/(1 + L)| ≤ 2 at all", linewidth=0,
     )  # fmt: skip
     axes.plot(
-        [found.gains.k_p], [found.gains.k_i], "*", color="#000000", markersize=12,
+        [design.gains.k_p], [design.gains.k_i], "*", color="#000000", markersize=12,
         label="chosen",
     )  # fmt: skip
     axes.set(
         xscale="log",
         yscale="log",
-        xlim=(0.03 * found.gains.k_p, 2 * max(most for most, _ in tops)),
-        ylim=(0.03 * found.gains.k_i, 3 * max(top for _, top in tops)),
-        xlabel=f"K_p [{_per(found)}]",
-        ylabel=f"K_i [{_per(found)} per s]",
+        xlim=(0.03 * design.gains.k_p, 2 * max(highest_k_p for highest_k_p, _ in tops)),
+        ylim=(0.03 * design.gains.k_i, 3 * max(top for _, top in tops)),
+        xlabel=f"K_p [{_per(design)}]",
+        ylabel=f"K_i [{_per(design)} per s]",
     )
     axes.legend(loc="lower right", fontsize=8)
-    axes.set_title(f"{found.law}: stable below each line")
+    axes.set_title(f"{design.law}: stable below each line")
     return figure
 
 
-def _per(found: RangeDesign) -> str:
-    """The unit of a gain: of a law that measures the delay, per second of it."""
-    return "1/s" if pi_forms.of_delay(found.law) else "1/packet"
+def _per(design: RangeDesign) -> str:
+    """Return the unit of a gain: 1/s for a law that measures the delay, otherwise 1/packet."""
+    return "1/s" if pi_forms.of_delay(design.law) else "1/packet"
 
 
-#: The area in which the curves of a range lie.
+#: The look of the area that the curves of a range cover.
 BAND: dict[str, Any] = {"color": "#9ec9e6", "linewidth": 0}
-#: Frequencies of a band, and of the areas of a Nichols chart.
+#: Number of frequencies of a band, and of the areas of a Nichols chart.
 FINE, COARSE = 1200, 160
-#: Most samples of a step's answer.
+#: Largest number of samples of a step response.
 STEPS = 6000
 
 
 @styled
 def bode_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
-    """|L| in dB and the angle of L over frequency."""
+    """Draw |L| in dB and the angle of L over frequency, for the loops of a range.
+
+    Parameters
+    ----------
+    loops : Sequence[Loop]
+        The loops.
+    middle : Loop
+        The loop in the middle of the range.
+    title : str, default ''
+        Title of the figure.
+    """
     omega = _frequencies(loops, FINE)
     sizes, angles = zip(*(size_and_angle(loop, omega) for loop in loops), strict=True)
     lines = size_and_angle(middle, omega)
@@ -276,19 +355,30 @@ def bode_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
             f"{in_figures(max(crossovers))} rad/s;\n"
             f"the least phase margin is {least:.0f}°"
         )
-        at_corner(bottom, text, (0.01, 0.04))
+        write_at(bottom, text, (0.01, 0.04))
     top.legend(loc="lower left")
     return figure
 
 
 @styled
 def nichols_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
-    """|L| in dB over its angle, with the edge |1/(1 + L)| = 2: the area that the points of all
-    places fill from frequency to frequency."""
+    """Draw |L| in dB over its angle, for the loops of a range, with the contour |1/(1 + L)| = 2.
+
+    The shaded area is swept by the points of all loops from frequency to frequency.
+
+    Parameters
+    ----------
+    loops : Sequence[Loop]
+        The loops.
+    middle : Loop
+        The loop in the middle of the range.
+    title : str, default ''
+        Title of the figure.
+    """
     omega = _frequencies(loops, COARSE)
     size, angle = size_and_angle(middle, _frequencies(loops, FINE))
-    # Place, angle and size, frequency.
-    points = np.array([size_and_angle(one, omega)[::-1] for one in loops])
+    # The axes are loop, angle and magnitude, frequency.
+    points = np.array([size_and_angle(loop, omega)[::-1] for loop in loops])
     figure, axes = one_panel(5.8, 5.0)
     label = f"all of the range ({len(loops)} places)"
     for k in range(len(omega) - 1):
@@ -297,7 +387,7 @@ def nichols_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Pl
             continue
         try:
             around = both[ConvexHull(both).vertices]
-        except QhullError:  # places that are one point
+        except QhullError:  # all loops have the same point
             continue
         axes.fill(*around.T, color=BAND["color"], linewidth=0.3, label=label, zorder=1)
         label = "_"
@@ -309,41 +399,55 @@ def nichols_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Pl
 
 @styled
 def step_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
-    """The queue after a tenth more flows have come, over where it rests."""
-    settling = [one.settling_s for one in loops if math.isfinite(one.settling_s)]
-    wanted = 1.5 * middle.settling_s if math.isfinite(middle.settling_s) else 10.0
-    sampled = [one.interval_s for one in loops if one.interval_s is not None]
-    duration_s = min(wanted, STEPS * max(sampled, default=math.inf))
+    """Draw the queue relative to its equilibrium after 10 % more flows have started.
+
+    Parameters
+    ----------
+    loops : Sequence[Loop]
+        The loops.
+    middle : Loop
+        The loop in the middle of the range.
+    title : str, default ''
+        Title of the figure.
+    """
+    settling = [loop.settling_s for loop in loops if math.isfinite(loop.settling_s)]
+    wanted_s = 1.5 * middle.settling_s if math.isfinite(middle.settling_s) else 10.0
+    intervals_s = [loop.interval_s for loop in loops if loop.interval_s is not None]
+    duration_s = min(wanted_s, STEPS * max(intervals_s, default=math.inf))
     time_s = np.linspace(0, duration_s, FINE)
 
-    def answer(loop: Loop) -> Floats:
-        at, moved = loop.step(duration_s)
-        return np.asarray(1 + np.interp(time_s, at, moved) / loop.model["queue_pkts"], float)
+    def response(loop: Loop) -> Floats:
+        times_s, deviation_pkts = loop.step(duration_s)
+        return np.asarray(
+            1 + np.interp(time_s, times_s, deviation_pkts) / loop.model["queue_pkts"], float
+        )
 
-    line = answer(middle)
-    answers = [line, *(answer(one) for one in loops)]
-    label = f"its ends and its middle ({len(answers)} places)"
+    line = response(middle)
+    responses = [line, *(response(loop) for loop in loops)]
+    label = f"its ends and its middle ({len(responses)} places)"
     figure, axes = one_panel(7.2, 3.6)
-    axes.fill_between(time_s, np.min(answers, 0), np.max(answers, 0), label=label, **BAND)
+    axes.fill_between(time_s, np.min(responses, 0), np.max(responses, 0), label=label, **BAND)
     axes.plot(time_s, line, color=LINE, label="its middle")
     axes.axhline(1, label="set-point", **EDGE)
-    axes.set(xlabel="Time since the flows came [s]", ylabel="Queue over its set-point")
+    axes.set(xlabel="Time since the new flows started [s]", ylabel="Queue over its set-point")
     axes.set_xlim(0, duration_s)
     if settling:
         text = f"settles (2 %) in {_duration(min(settling))} to {_duration(max(settling))}"
-        at_corner(axes, text, (0.985, 0.62), ha="right")
+        write_at(axes, text, (0.985, 0.62), ha="right")
     axes.legend(loc="upper right")
-    axes.set_title(titled(title, "a tenth more flows, by the linear loop"))
+    axes.set_title(titled(title, "step response to 10 % more flows, linear model"))
     return figure
 
 
 def _frequencies(loops: Sequence[Loop], points: int) -> Floats:
-    """Return frequencies in rad/s: from 1 % of the lowest crossover to what every loop has."""
-    crossed = [one.margins.crossover_rad_s for one in loops]
-    known = [one for one in crossed if one == one] or [1 / one.point.rtt_s for one in loops]
-    high = min(*(one.highest_rad_s for one in loops), 100 * max(known))
-    return np.geomspace(0.01 * min(known), high, points)
+    """Return frequencies in rad/s, from 1 % of the lowest crossover to the end of every loop."""
+    crossovers = [loop.margins.crossover_rad_s for loop in loops]
+    # A NaN is a loop without a crossover.
+    frequencies = [w for w in crossovers if w == w] or [1 / loop.point.rtt_s for loop in loops]
+    high = min(*(loop.highest_rad_s for loop in loops), 100 * max(frequencies))
+    return np.geomspace(0.01 * min(frequencies), high, points)
 
 
 def _duration(value_s: float) -> str:
+    """Return a duration in seconds or minutes."""
     return f"{value_s:.2g} s" if value_s < 100 else f"{value_s / 60:.3g} min"

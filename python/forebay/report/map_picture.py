@@ -1,4 +1,4 @@
-"""The picture of a map of stability."""
+"""The picture of a stability map."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from forebay.control.stability_map import StabilityMap
 
-#: Colours of cells without equilibrium, by the reason.
+#: Colours of cells that have no equilibrium, by reason.
 NOWHERE = {
     "saturated": "#8c8c8c",
     "full": "#d9c8a0",
@@ -35,7 +35,7 @@ NOWHERE = {
 
 @styled
 def draw_map(drawn: StabilityMap) -> Plot:
-    """Draw a map of stability, with the simulated points on it."""
+    """Draw a stability map, with the simulated points on it."""
     scale = 1e-6 if drawn.axis == "rate" else 1e3
     values = drawn.values * scale
     figure, axes = one_panel(7.2, 5.0)
@@ -44,7 +44,7 @@ def draw_map(drawn: StabilityMap) -> Plot:
         drawn.flows,
         values,
         np.clip(drawn.gain_margin_db, -20, 20),
-        # In greys, red and blue are alike.
+        # Red and blue would be equal in greys.
         cmap="cividis" if style.printed() else "RdBu",
         norm=TwoSlopeNorm(0, -20, 20),
         rasterized=True,
@@ -91,7 +91,7 @@ def draw_map(drawn: StabilityMap) -> Plot:
 
 
 def _words(axes: Axes, drawn: StabilityMap) -> None:
-    """Write the title, and captions on the line and the circles."""
+    """Write the title, and captions for the line and the circles."""
     captions = []
     if drawn.stable.any() and not drawn.stable.all():
         captions.append("Line: limit of stability by theory.")
@@ -103,7 +103,7 @@ def _words(axes: Axes, drawn: StabilityMap) -> None:
         axes.set_xlabel("\n".join([axes.get_xlabel(), *captions]))
     else:
         axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
-    # What no axis shows.
+    # The quantity that no axis shows is in the title.
     fixed = drawn.link.rtts if drawn.axis == "rate" else drawn.link.rate
     beside = f" beside {drawn.link.l4s_flows:g} flows of L4S" if drawn.link.l4s_flows else ""
     beside += f" with {drawn.link.senders}" if drawn.link.groups else ""
@@ -114,12 +114,13 @@ def _words(axes: Axes, drawn: StabilityMap) -> None:
 
 
 def _minor(value: float, _position: int) -> str:
-    """Labels for 2 and 5 of a decade: an axis of one decade needs them."""
+    """Return the label of a minor tick at 2 or 5 of a decade, which an axis of one decade needs."""
     lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
     return f"{value:g}" if round(lead) in (2, 5) else ""
 
 
 def _oscillation(axes: Axes, drawn: StabilityMap, scale: float) -> None:
+    """Draw the simulated points as circles with the relative deviation of the queue."""
     if not drawn.oscillation:
         return
     flows, values, deviation = (np.array(column) for column in zip(*drawn.oscillation, strict=True))

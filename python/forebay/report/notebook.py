@@ -1,4 +1,4 @@
-"""Results in a notebook: a short table, and one picture."""
+"""Results in a notebook: a short table and one picture."""
 
 from __future__ import annotations
 
@@ -17,16 +17,28 @@ if TYPE_CHECKING:
     from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
-#: Dots per inch of the picture: a cell of a notebook is about 900 px wide.
+#: Resolution of the picture in dots per inch: a cell of a notebook is about 900 px wide.
 DPI = 80
-#: Rows of a table at most; more make a notebook slow.
+#: Largest number of rows of a table; more make a notebook slow.
 MOST_ROWS = 24
 
 
 def html(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], figure: Plot | None
 ) -> str:
-    """A title, a table and a picture, as HTML."""
+    """Return a title, a table and a picture as HTML.
+
+    Parameters
+    ----------
+    title : str
+        The title.
+    heads : Sequence[str]
+        Headings of the columns; empty texts for none.
+    rows : Sequence[Sequence[str]]
+        Rows of the table, of which `MOST_ROWS` are shown.
+    figure : Plot | None
+        The picture, if any.
+    """
     return templates.html(
         "notebook.html.j2",
         title=title,
@@ -38,7 +50,15 @@ def html(
 
 
 def image(figure: Plot, name: str) -> str:
-    """An <img> of a figure; `name` is what a screen reader calls it."""
+    """Return an <img> element of a figure.
+
+    Parameters
+    ----------
+    figure : Plot
+        The figure.
+    name : str
+        Name for a screen reader.
+    """
     out = io.BytesIO()
     with mpl.rc_context():
         figure.savefig(out, format="png", dpi=DPI, facecolor="white")
@@ -47,7 +67,7 @@ def image(figure: Plot, name: str) -> str:
 
 
 def summary(result: Result) -> str:
-    """Return the tables of a result, and its first figure."""
+    """Return the tables of a result and its first figure as HTML."""
     overviews, by_point = pages.page_figures(result)
     figures = [*next(iter(by_point.values()), []), *overviews][:1]
     images = [image(figure.plot(), figure.title) for figure in figures]

@@ -19,28 +19,50 @@ if TYPE_CHECKING:
     from forebay._native import GoodputSeries, LawInfo, LinkInfo, Observed, PointInfo, TrafficInfo
     from forebay.experiment.result import Result
 
-#: Most steps that a printed curve has, and that all curves of a report share.
+#: Largest number of steps of a printed curve, and of all curves of a report.
 MOST_STEPS = 900
 ALL_STEPS = 80_000
 
-#: Steps of a curve that is seen at a glance.
+#: Number of steps of a curve in the figure at the top of a report.
 GLANCE_STEPS = 150
-#: Samples of a scenario with `windows = true`.
+#: The column of samples that a scenario with `windows = true` records.
 WINDOWS = "in_flight_pkts"
-#: Where the axis of a loss rate in % ends at least.
+#: Smallest upper end of the axis of a loss rate, in %.
 LEAST_LOSS = 0.1
 
 
 def queue(result: Result, point: int, link: int) -> Sheet:
-    """Queue against time, a panel for each law."""
+    """Return the queue over time, one panel per law.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     info = result.plan.points[point]
     targets = {i: target_pkts(info, law, info.links[link]) for i, law in result.laws(point)}
     return _packets(result, point, link, "queue_pkts", "Queue", targets)
 
 
 def glance(result: Result, point: int, link: int) -> Sheet:
-    """Queue of every law against time in one panel, with the first seed: means over equal steps,
-    and the set-point where all that have one have the same."""
+    """Return the queue of every law over time in one panel, for the first seed.
+
+    The curves are means over equal steps. The set-point is drawn if all laws that have one have the
+    same.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     info = result.plan.points[point]
     curves, targets = [], distinct_targets(info, link)
     for index, law in result.laws(point):
@@ -62,30 +84,65 @@ def glance(result: Result, point: int, link: int) -> Sheet:
 
 
 def distinct_targets(info: PointInfo, link: int) -> set[float]:
-    """The set-points of the laws in packets, each once."""
+    """Return the distinct set-points of the laws in packets.
+
+    Parameters
+    ----------
+    info : PointInfo
+        The point.
+    link : int
+        Index of the link.
+    """
     targets = (target_pkts(info, law, info.links[link]) for law in info.laws)
     return {target for target in targets if target is not None}
 
 
 def windows(result: Result, point: int, link: int) -> Sheet:
-    """Packets in flight of a mean flow against time, a panel for each law."""
+    """Return the packets in flight of a mean flow over time, one panel per law.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+
+    Raises
+    ------
+    ValueError
+        If the scenario does not record windows.
+    """
     if not shows_windows(result, point, link):
-        raise ValueError('kind: found "windows", allowed: with windows = true in the scenario')
+        raise ValueError('kind: "windows" needs windows = true in the scenario')
     return _packets(result, point, link, WINDOWS, "In flight", {})
 
 
 def loss(result: Result, point: int, link: int) -> Sheet:
-    """Loss rate per interval against time, a panel for each law."""
+    """Return the loss rate per interval over time, one panel per law.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     info = result.plan.points[point]
     interval_s = loss_interval_s(info)
-    panels = _panels(result, point, link, lambda one: loss_rate(one, info, interval_s), {})
+    panels = _panels(
+        result, point, link, lambda observed: loss_rate(observed, info, interval_s), {}
+    )
     top = _top(panels, LEAST_LOSS)
     return Sheet(
         "time",
         Scale("Time", "s", range=(0.0, info.duration_s)),
         Scale(f"Loss rate in {interval_s:g} s", "%", zero=True, range=(0.0, top)),
         panels,
-        # An interval counts that lies within the measurement.
+        # Only intervals that lie within the measurement count.
         _timeline(result, info, interval_s),
         bins=40,
         counted="intervals",
@@ -94,22 +151,33 @@ def loss(result: Result, point: int, link: int) -> Sheet:
 
 
 def goodput(result: Result, point: int, link: int) -> Sheet:
-    """Goodput of each flow over time with the first seed, a panel for each law, a colour for each
-    traffic: a curve for each flow, or bands over them."""
+    """Return the goodput of each flow over time for the first seed, one panel per law.
+
+    Each traffic has its colour, with a curve for each flow, or bands over many flows.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     info = result.plan.points[point]
-    every = shown_flows(result, point, link)
-    shown = {it.traffic: it for it in every}
+    flows_of_laws = shown_flows(result, point, link)
+    by_traffic = {flows.traffic: flows for flows in flows_of_laws}
     panels = []
     for index, law in result.laws(point):
         series = [
-            one
+            curve
             for flows in result.observed_at(point, index, link)[0].goodput
-            if flows.traffic in shown and flows.columns and len(flows.columns[0])
-            for one in _of_traffic(flows, info.traffic[flows.traffic].label)
+            if flows.traffic in by_traffic and flows.columns and len(flows.columns[0])
+            for curve in _of_traffic(flows, info.traffic[flows.traffic].label)
         ]
         panels.append(Panel(f"{law.label}, seed {result.runs_of(point, index)[0].seed}", series))
-    # A peak of slow start would press all else to the axis.
-    highest = max((_highest_mbps(it, info.measure_s) for it in every), default=0.0)
+    # A peak of slow start would flatten all other curves, so the axis ends below it.
+    highest = max((_highest_mbps(flows, info.measure_s) for flows in flows_of_laws), default=0.0)
     return Sheet(
         "time",
         Scale("Time", "s", range=(0.0, info.duration_s)),
@@ -127,23 +195,55 @@ def goodput(result: Result, point: int, link: int) -> Sheet:
         cut=True,
         legend=tuple(
             (f"{_sender(info.traffic[i])}{_note(flows)}", style.of_traffic(i))
-            for i, flows in sorted(shown.items())
+            for i, flows in sorted(by_traffic.items())
         ),
     )
 
 
 def shows_flows(result: Result, point: int, link: int) -> bool:
-    """Return True if the goodput of flows over time is known there."""
-    return any(it.columns and len(it.columns[0]) for it in shown_flows(result, point, link))
+    """Return True if the goodput of flows over time was recorded.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
+    return any(
+        flows.columns and len(flows.columns[0]) for flows in shown_flows(result, point, link)
+    )
 
 
 def shows_windows(result: Result, point: int, link: int) -> bool:
-    """Return True if the scenario asks for windows; the bottleneck alone records them."""
-    return all(WINDOWS in one.samples for one in _observed(result, point, link))
+    """Return True if the scenario records windows; only the bottleneck does.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
+    return all(WINDOWS in observed.samples for observed in _observed(result, point, link))
 
 
 def shown_flows(result: Result, point: int, link: int) -> list[GoodputSeries]:
-    """Return the flows with the first seed of each law; transfers only if there is nothing else."""
+    """Return the flows of each law's first seed; transfers only if there are no other flows.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     series = [
         flows
         for law, _ in result.laws(point)
@@ -155,31 +255,66 @@ def shown_flows(result: Result, point: int, link: int) -> list[GoodputSeries]:
 
 
 def with_transfers(result: Result, point: int, link: int) -> list[int]:
-    """Traffic of which any run has seen a transfer done."""
-    seen = [
-        one.transfer_traffic
+    """Return the indices of the traffic of which any run completed a transfer.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
+    indices = [
+        observed.transfer_traffic
         for law, _ in result.laws(point)
-        for one in result.observed_at(point, law, link)
+        for observed in result.observed_at(point, law, link)
     ]
-    return [int(kind) for kind in np.unique(np.concatenate(seen))] if seen else []
+    return [int(kind) for kind in np.unique(np.concatenate(indices))] if indices else []
 
 
 def target_pkts(point: PointInfo, law: LawInfo, link: LinkInfo) -> float | None:
-    """The set-point at a link; one with a law of its own has that law's."""
+    """Return the set-point at a link in packets; None if there is none.
+
+    Parameters
+    ----------
+    point : PointInfo
+        The point.
+    law : LawInfo
+        The law under which the point is run.
+    link : LinkInfo
+        The link; its own law, if it has one, decides.
+    """
     if link.law:
         return link.law.target_pkts
     return law.target_pkts if point.target_pkts is None else point.target_pkts
 
 
 def loss_interval_s(point: PointInfo) -> float:
-    """The interval of a loss rate: 1 s, or less where that leaves fewer than 20 of them."""
+    """Return the interval of a loss rate in seconds: 1 s, or less if 20 of them do not fit."""
     start, end = point.measure_s
-    wanted = next((s for s in (1.0, 0.1, 0.01) if end - start >= 20 * s), 0.001)
-    return max(1, round(wanted / point.sample_s)) * point.sample_s
+    interval_s = next((s for s in (1.0, 0.1, 0.01) if end - start >= 20 * s), 0.001)
+    return max(1, round(interval_s / point.sample_s)) * point.sample_s
 
 
 def loss_rate(observed: Observed, point: PointInfo, interval_s: float) -> tuple[Floats, Floats]:
-    """Ends of whole intervals, and 100 × drops / arrivals in each; NaN where none arrived."""
+    """Return the loss rate in intervals.
+
+    Parameters
+    ----------
+    observed : Observed
+        The observations of a run.
+    point : PointInfo
+        The point.
+    interval_s : float
+        Length of an interval in seconds.
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        Ends of the intervals, and drops per arrival in %; NaN if no packet arrived.
+    """
     samples = observed.samples
     per_interval = max(1, round(interval_s / point.sample_s))
     rows = len(samples["time_s"]) // per_interval * per_interval
@@ -196,28 +331,38 @@ def loss_rate(observed: Observed, point: PointInfo, interval_s: float) -> tuple[
 
 
 def steps(result: Result) -> int:
-    """Most steps of one printed curve, so that a report of many curves stays small."""
+    """Return the largest number of steps of a printed curve, so that a report stays small."""
     curves = len(result.plan.points) * len(result.plan.laws) * len(result.links)
     return max(120, min(MOST_STEPS, ALL_STEPS // curves))
 
 
 def about_queue(result: Result, point: PointInfo, link: int) -> str:
-    """Return further sentences below a figure of the queue."""
+    """Return further sentences below a figure of the queue.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : PointInfo
+        The point.
+    link : int
+        Index of the link.
+    """
     place = point.links[link]
     text = ""
     if any(target_pkts(point, law, place) is not None for law in point.laws):
         text += " The dashed line is the set-point; a law that holds it has a narrow hump there."
-        of_the_queue = [law for law in point.laws if law.target_pkts and not law.per_flow]
-        unsteered = [law.label for law in of_the_queue if not steers(law)]
+        laws_of_the_queue = [law for law in point.laws if law.target_pkts and not law.per_flow]
+        unsteered = [law.label for law in laws_of_the_queue if not steers(law)]
         if unsteered and not place.law:
             has = "has its target" if len(unsteered) == 1 else "have their targets"
             does = "does" if len(unsteered) == 1 else "do"
             text += f" {words.listed(unsteered)} {has} there, but {does} not steer to it."
-    rows, most = round(point.duration_s / point.sample_s), steps(result)
-    if rows > 2 * most:
+    rows, limit = round(point.duration_s / point.sample_s), steps(result)
+    if rows > 2 * limit:
         text += (
-            f" In print, the curve is the mean of every {-(-rows // most)} samples, in a band from "
-            "their least to their greatest."
+            f" In print, each point averages {-(-rows // limit)} samples; the band spans their "
+            "minimum and maximum."
         )
     return text + (f" This link is always under {place.law.label}." if place.law else "")
 
@@ -230,10 +375,14 @@ def _packets(
     label: str,
     targets: dict[int, float | None],
 ) -> Sheet:
-    """A column of samples that counts packets."""
+    """Return a figure of a column of samples that counts packets."""
     info = result.plan.points[point]
     panels = _panels(
-        result, point, link, lambda one: (one.samples["time_s"], one.samples[column]), targets
+        result,
+        point,
+        link,
+        lambda observed: (observed.samples["time_s"], observed.samples[column]),
+        targets,
     )
     return Sheet(
         "time",
@@ -247,15 +396,25 @@ def _packets(
 
 def _top(panels: list[Panel], least: float) -> float:
     """Return the upper end of an axis that begins at zero."""
-    values = [one.y for panel in panels for one in panel.series if one.y is not None]
+    values = [curve.y for panel in panels for curve in panel.series if curve.y is not None]
     highest = max((float(np.nanmax(y, initial=least)) for y in values), default=least)
     return 1.05 * max(highest, *(panel.target or 0.0 for panel in panels), least)
 
 
 def part(sheet: Sheet, start_s: float, end_s: float) -> Sheet:
-    """A part of a figure over time."""
+    """Return a part of a figure over time.
+
+    Parameters
+    ----------
+    sheet : Sheet
+        The figure.
+    start_s : float
+        Start of the part in seconds.
+    end_s : float
+        End of the part in seconds.
+    """
     panels = [
-        replace(panel, series=[_within(one, start_s, end_s) for one in panel.series])
+        replace(panel, series=[_within(curve, start_s, end_s) for curve in panel.series])
         for panel in sheet.panels
     ]
     top = _top(panels, LEAST_LOSS if sheet.y.unit == "%" else 1.0)
@@ -263,10 +422,11 @@ def part(sheet: Sheet, start_s: float, end_s: float) -> Sheet:
     return replace(sheet, panels=panels, x=x, y=y)
 
 
-def _within(one: Curve, start_s: float, end_s: float) -> Curve:
-    inside = (one.x > start_s + TINY_S) & (one.x < end_s + TINY_S)
-    cut = {k: v[inside] for k in ("x", "y", "low", "high") if (v := getattr(one, k)) is not None}
-    return replace(one, **cut)
+def _within(curve: Curve, start_s: float, end_s: float) -> Curve:
+    """Return a part of a curve."""
+    inside = (curve.x > start_s + TINY_S) & (curve.x < end_s + TINY_S)
+    cut = {k: v[inside] for k in ("x", "y", "low", "high") if (v := getattr(curve, k)) is not None}
+    return replace(curve, **cut)
 
 
 def _panels(
@@ -276,7 +436,7 @@ def _panels(
     values: Callable[[Observed], tuple[Floats, Floats]],
     targets: dict[int, float | None],
 ) -> list[Panel]:
-    """A panel for each law, with a curve for each of its seeds."""
+    """Return one panel per law, with a curve for each of its seeds."""
     _observed(result, point, link)
     return [
         Panel(
@@ -302,6 +462,7 @@ def _panels(
 
 
 def _timeline(result: Result, info: PointInfo, interval_s: float = 2 * TINY_S) -> Timeline:
+    """Return the times that all figures of a point share."""
     start, end = info.measure_s
     return Timeline(
         info.duration_s,
@@ -314,16 +475,17 @@ def _timeline(result: Result, info: PointInfo, interval_s: float = 2 * TINY_S) -
 
 
 def _observed(result: Result, point: int, link: int) -> list[Observed]:
+    """Return the observations of all laws and seeds at a link."""
     observed = [
-        one for index, _ in result.laws(point) for one in result.observed_at(point, index, link)
+        run for index, _ in result.laws(point) for run in result.observed_at(point, index, link)
     ]
     if not observed:
-        raise ValueError(f"point: found {point}, allowed: the index of a point with runs")
+        raise ValueError(f"point: there are no runs at point {point}")
     return observed
 
 
 def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
-    """A curve for each flow; of many a median in bands."""
+    """Return a curve for each flow of a traffic; for many flows, a median in bands."""
     mbps = [1e-6 * column.astype(float) for column in flows.columns]
     times_s: Floats = flows.interval_s * np.arange(1.0, len(mbps[0]) + 1)
     tags, look = {"traffic": label}, style.of_traffic(flows.traffic)
@@ -362,6 +524,7 @@ def _highest_mbps(flows: GoodputSeries, measured: tuple[float, float]) -> float:
 
 
 def _sender(traffic: TrafficInfo) -> str:
+    """Return the label of a traffic with its sender."""
     return f"{traffic.label}, {traffic.tcp}" if traffic.tcp else traffic.label
 
 

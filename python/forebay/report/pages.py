@@ -1,19 +1,20 @@
-"""report.html: one page that works offline, with every figure in it."""
+"""The page report.html, which works offline with every figure in it."""
 
 from __future__ import annotations
 
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities, words
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay._base.progress import Progress
+from forebay._base.publication import publication, write
 from forebay.experiment import descriptions
 from forebay.report import tables
 from forebay.report.answers import answers, describe
@@ -28,36 +29,53 @@ if TYPE_CHECKING:
     from forebay.report.plot import Plot
     from forebay.report.tables import Table
 
-#: Folder of the figures that stand beside a page.
+#: Name of the folder of figures next to a page.
 FIGURES = "figures"
 
 
 @dataclass
 class PageFigure:
-    """A figure that is drawn when its turn comes: many would fill the memory."""
+    """A figure of a page, which is drawn only when its turn comes: many would fill the memory.
 
-    #: Name of its file, without the ending.
+    Attributes
+    ----------
+    name : str
+        Name of the file without its suffix.
+    make : Callable[[], Sheet | Plot]
+        A function that makes the figure.
+    title : str
+        Title above the figure.
+    caption : str, default ''
+        Text below the figure.
+    where : str, default ''
+        Name of the point that the figure shows; empty if there is only one point.
+    svg : str, default ''
+        The drawn figure; empty before it is drawn, and if the page has no room for it.
+    """
+
     name: str
     make: Callable[[], Sheet | Plot]
     title: str
     caption: str = ""
-    #: The point that it shows, empty where there is one.
     where: str = ""
-    #: Empty until it is drawn, and where the page has no room for it.
     svg: str = ""
 
     @cached_property
     def content(self) -> Sheet | Plot:
+        """The figure as a sheet, or as a plot if it is not a sheet."""
         return self.make()
 
     def plot(self) -> Plot:
-        """It as a static figure."""
+        """Return the figure as a static figure."""
         from forebay.report import drawing
 
         return drawing.draw(self.content) if isinstance(self.content, Sheet) else self.content
 
     def render(self, room: float = math.inf) -> dict[str, bytes]:
-        """Draws it: its files by their names. Its SVG is kept if it has at most so many letters."""
+        """Draw the figure and return its files by name.
+
+        `svg` is kept if it has at most `room` letters.
+        """
         label = ", ".join(filter(None, [self.title, self.where]))
         files, svg = self.plot().rendered(self.name, label)
         self.svg = svg if len(svg) <= room else ""
@@ -71,9 +89,18 @@ def render_all(
     watch: Callable[[Progress], None] | None = None,
     room: float = math.inf,
 ) -> None:
-    """Draws figures into files of a folder, and into their `svg`.
+    """Draw figures into files of a folder, and into their `svg`.
 
-    `watch` hears of the progress. room: letters that all SVGs together may have.
+    Parameters
+    ----------
+    figures : Sequence[PageFigure]
+        The figures.
+    folder : Path
+        The folder.
+    watch : Callable[[Progress], None], optional
+        Receives the progress.
+    room : float, default math.inf
+        The largest number of letters of all SVGs together.
     """
     start = time.monotonic()
     for done, figure in enumerate(figures):
@@ -85,39 +112,99 @@ def render_all(
         room -= len(figure.svg)
 
 
-#: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
-#: beside it.
+def publish_page(
+    path: Path,
+    template: str,
+    figures: Sequence[PageFigure],
+    watch: Callable[[Progress], None] | None = None,
+    *,
+    room: float = math.inf,
+    replaces: Iterable[str] = (),
+    **values: Any,
+) -> Path:
+    """Draw figures and write the page that shows them, all of it or nothing.
+
+    Parameters
+    ----------
+    path : Path
+        The page; the folder `FIGURES` next to it receives the figures.
+    template : str
+        Name of the page's template.
+    figures : sequence of PageFigure
+        Figures of the page.
+    watch : callable, optional
+        Called with the progress of the figures.
+    room : float, optional
+        Number of characters that all figures within the page may have together; the others are
+        next to the page only.
+    replaces : iterable of str, optional
+        Files of a former call: see `publication`.
+    **values
+        Values for the template.
+
+    Returns
+    -------
+    Path
+        The page. An interruption keeps the figures that were drawn.
+    """
+    with publication(path.parent, replaces=replaces, keep=FIGURES) as unfinished:
+        (unfinished / FIGURES).mkdir()
+        render_all(figures, unfinished / FIGURES, watch, room)
+        write(unfinished / path.name, html(template, **values))
+    return path
+
+
+#: Largest size of the figures in a page in bytes, with the numbers of those that a reader can zoom;
+#: further figures are only files next to the page.
 MOST_BYTES = 3_500_000
 #: Mean queue below which an idle direction has no figures: they would be empty.
 QUIET_PKTS = 0.5
 QUIET = "Hardly a packet waited here, so there are no figures."
-#: Name of the figure that a report begins with.
+#: Name of the figure at the top of a report.
 GLANCE = "glance"
-#: Points that have a section each.
+#: Largest number of points with a section each.
 MOST_SECTIONS = 4
 
 
 @dataclass
 class Section:
-    """One point of the sweep: a table for each link, with its name where there are several; of its
-    traffic, where several cross it; and of its classes, where it has some."""
+    """The section of a report about one point of the sweep.
+
+    Attributes
+    ----------
+    title : str
+        Name of the point.
+    tables : list[tuple[str, Table]]
+        A table for each link, with the name of the link if there are several.
+    traffic : list[tuple[str, Table]]
+        Tables of traffic, for links that several traffics cross.
+    classes : list[tuple[str, Table]]
+        Tables of classes, for links with classes.
+    differences : Differences | None
+        Differences between laws; None if there is no pair to compare.
+    quiet : str
+        Why there are no figures; empty if there are figures.
+    figures : list[PageFigure]
+        The figures.
+    """
 
     title: str
     tables: list[tuple[str, Table]]
     traffic: list[tuple[str, Table]]
     classes: list[tuple[str, Table]]
-    #: Differences between laws; None where there is no pair to compare.
     differences: Differences | None
-    #: why there are no figures, if there are none
     quiet: str
     figures: list[PageFigure]
 
 
 def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
-    """The figures over all points, the queue at a glance before them, and those of each point by
-    its index.
+    """Return the figures of a result.
 
-    Beyond `MOST_SECTIONS` points those of single points are left out.
+    Returns
+    -------
+    tuple[list[PageFigure], dict[int, list[PageFigure]]]
+        The figures over all points, preceded by the queue at a glance, and those of each point by
+        its index. A sweep of more than `MOST_SECTIONS` points has none of single points.
     """
     from forebay.report import sweeps
 
@@ -134,7 +221,7 @@ def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageF
 
 
 def _glance(result: Result) -> Iterator[PageFigure]:
-    """The queue of every law at the first point that carried something, in one panel."""
+    """Yield the queue of every law at the first point that carried traffic, in one panel."""
     from forebay.report import over_time
 
     for i, point in result.points():
@@ -150,7 +237,7 @@ def _glance(result: Result) -> Iterator[PageFigure]:
 
 
 def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
-    """The figures of a point; none of a link with nothing to show."""
+    """Yield the figures of a point, without links that have nothing to show."""
     from forebay.report.kinds import KINDS
 
     several = len(result.plan.points) > 1
@@ -159,7 +246,7 @@ def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
     for name, kind in KINDS.items():
         for link in busy:
             if (link == 0 or kind.every_link) and kind.shows(result, i, link):
-                # An ASCII name, for links of any name.
+                # A file name needs ASCII, while the name of a link may have any characters.
                 file = name + (f"-{i + 1}" if several else "") + (f"-link-{link}" if link else "")
                 make = partial(kind.sheet, result, i, link)
                 yield PageFigure(file, make, *kind.caption(result, point, link), where)
@@ -167,11 +254,16 @@ def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
 
 def _is_quiet(result: Result, point: int, link: int) -> bool:
     """Return True if no packet left the link, or hardly any waited in an idle direction."""
-    seen = [one for law, _ in result.laws(point) for one in result.observed_at(point, law, link)]
-    if not any(sum(one.delay_packets) for one in seen):
+    observations = [
+        observed
+        for law, _ in result.laws(point)
+        for observed in result.observed_at(point, law, link)
+    ]
+    if not any(sum(observed.delay_packets) for observed in observations):
         return True
     return point in result.experiment.idle and not any(
-        one.metrics["queue_mean_pkts"] >= QUIET_PKTS or one.metrics["drop_rate"] > 0 for one in seen
+        observed.metrics["queue_mean_pkts"] >= QUIET_PKTS or observed.metrics["drop_rate"] > 0
+        for observed in observations
     )
 
 
@@ -180,45 +272,54 @@ def is_sweep(result: Result) -> bool:
     return len(list(result.points())) > MOST_SECTIONS
 
 
-def page(
+def page_values(
     result: Result,
     overviews: list[PageFigure],
     by_point: dict[int, list[PageFigure]],
     moving: MovingFigures,
-) -> str:
-    """The page, with the figures that have been rendered, and the numbers of those that move."""
+) -> dict[str, Any]:
+    """Return the values of the template of a result's report.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    overviews, by_point
+        The figures, as `page_figures` returns them.
+    moving : MovingFigures
+        The numbers of interactive figures.
+    """
     plan, sweep = result.plan, is_sweep(result)
-    glance = [one for one in overviews if one.name == GLANCE]
-    return html(
-        "report.html.j2",
-        title=plan.title or result.experiment.path,
-        source=plan.source,
-        partial=partial_result(result),
-        description=describe(result),
-        command=result.experiment.command,
-        scenario=result.experiment.text,
-        laws=plan.points[0].laws,
-        parameters=words.parameters,
-        designs=tables.designs_table(plan),
-        all_metrics=METRICS.values(),
-        class_metrics=list(CLASS_METRICS.values()),
-        traffic_metrics=list(TRAFFIC_METRICS.values()),
-        warnings=descriptions.warnings(result),
-        sections=[] if sweep else list(_sections(result, by_point)),
-        overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
-        seeds=result.seeds,
-        overall=Differences.of(result.overall_differences, {}) if sweep else None,
-        differences_note=tables.DIFFERENCES_NOTE,
-        example=single_point_command(result) if sweep else "",
-        answers=answers(result),
-        glance=glance[0] if glance else None,
-        overviews=overviews[len(glance) :],
-        moving=moving,
-    )
+    glance = [figure for figure in overviews if figure.name == GLANCE]
+    return {
+        "title": plan.title or result.experiment.path,
+        "source": plan.source,
+        "partial": partial_result(result),
+        "description": describe(result),
+        "command": result.experiment.command,
+        "scenario": result.experiment.text,
+        "laws": plan.points[0].laws,
+        "parameters": words.parameters,
+        "designs": tables.designs_table(plan),
+        "all_metrics": METRICS.values(),
+        "class_metrics": list(CLASS_METRICS.values()),
+        "traffic_metrics": list(TRAFFIC_METRICS.values()),
+        "warnings": descriptions.warnings(result),
+        "sections": [] if sweep else list(_sections(result, by_point)),
+        "overview": tables.points_table(result) if len(list(result.points())) > 1 else None,
+        "seeds": result.seeds,
+        "overall": Differences.of(result.overall_differences, {}) if sweep else None,
+        "differences_note": tables.DIFFERENCES_NOTE,
+        "example": single_point_command(result) if sweep else "",
+        "answers": answers(result),
+        "glance": glance[0] if glance else None,
+        "overviews": overviews[len(glance) :],
+        "moving": moving,
+    }
 
 
 def partial_result(result: Result) -> str:
-    """The missing or wrong part; empty for a whole result."""
+    """Return a sentence about missing runs or a warning; empty for a complete result."""
     if not result.partial:
         return result.experiment.warning
     count = result.experiment.runs
@@ -226,11 +327,12 @@ def partial_result(result: Result) -> str:
 
 
 def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
+    """Yield the sections of the points."""
     at_points = result.law_differences
     for i, point in result.points():
         links = [link.name if len(point.links) > 1 else "" for link in point.links]
         laws, traffic, classes = (
-            [(name, made) for k, name in enumerate(links) if (made := table(result, i, k)).rows]
+            [(name, filled) for k, name in enumerate(links) if (filled := table(result, i, k)).rows]
             for table in (tables.laws_table, tables.traffic_table, tables.classes_table)
         )
         yield Section(
@@ -247,8 +349,8 @@ def _sections(result: Result, by_point: dict[int, list[PageFigure]]) -> Iterator
 
 
 def single_point_command(result: Result) -> str:
-    """The command whose report has the figures of the first point."""
+    """Return the command whose report has the figures of the first point."""
     _, point = next(result.points())
     overrides = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
-    options = [word for one in overrides for word in ("--set", one)]
+    options = [word for override in overrides for word in ("--set", override)]
     return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"

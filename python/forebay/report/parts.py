@@ -1,5 +1,4 @@
-"""Parts that figures share: small multiples, legends, scales, dots with intervals, heat maps, and
-the panels of a Bode diagram."""
+"""Parts that figures share: small multiples, legends, scales, dots with intervals and heat maps."""
 
 from __future__ import annotations
 
@@ -21,28 +20,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-#: Lines that say where stability ends, set-points, times outside the metrics, changes of a link.
+#: The looks of the limit of stability, of set-points, of times outside the metrics, and of changes.
 EDGE: dict[str, Any] = {"color": "#222222", "linewidth": 1.0, "linestyle": (0, (5, 3))}
 TARGET: dict[str, Any] = {**EDGE, "linewidth": 1.1}
 UNMEASURED: dict[str, Any] = {"color": "#f0f0f0", "linewidth": 0, "zorder": 0}
 CHANGE: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle": ":"}
-#: A word inside a figure.
+#: The look of a text inside a figure.
 NOTE: dict[str, Any] = {"fontsize": 8, "color": "#333333"}
 #: Height of a line of a legend, in inches.
 LEGEND_LINE = 0.16
-#: Behind a word that lies on curves.
+#: The background of a text on top of curves.
 ON_WHITE: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
-#: Numbers as they are, without powers of ten.
+#: The format of numbers without powers of ten.
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
-#: Width below which a figure is narrow, in inches; and letters of a title in an inch.
+#: Width in inches below which a figure is narrow, and number of letters of a title per inch.
 NARROW, LETTERS_PER_INCH = 5.0, 16.0
-#: How many times its least a metric must reach for a logarithmic scale of colours or curves.
+#: Ratio of maximum and minimum from which a scale of colours is logarithmic.
 WIDE = 30.0
 
 
 def small_multiples(
     count: int,
-    most: int,
+    column_count: int,
     width: float,
     height: float,
     *,
@@ -50,19 +49,34 @@ def small_multiples(
     sharex: bool = False,
     sharey: bool = True,
 ) -> tuple[Plot, list[Axes]]:
-    """A figure with `count` panels, at most so many beside each other.
+    """Return a figure with several panels, and the panels.
 
-    width: of the figure. height: of a line of panels, and `more` of all else, in inches.
+    Parameters
+    ----------
+    count : int
+        Number of panels.
+    column_count : int
+        Largest number of panels next to each other.
+    width : float
+        Width of the figure in inches.
+    height : float
+        Height of a row of panels in inches.
+    more : float, default 0.4
+        Height of everything else in inches.
+    sharex : bool, default False
+        True if all panels have the same x axis.
+    sharey : bool, default True
+        True if all panels have the same y axis.
     """
-    columns = max(1, min(most, count))
-    lines = math.ceil(max(1, count) / columns)
+    column_count = max(1, min(column_count, count))
+    lines = math.ceil(max(1, count) / column_count)
     figure = Plot(figsize=(width, more + height * lines), layout="constrained")
-    grid = figure.subplots(lines, columns, sharex=sharex, sharey=sharey, squeeze=False)
+    grid = figure.subplots(lines, column_count, sharex=sharex, sharey=sharey, squeeze=False)
     panels = list(grid.flat)
     for place, axes in enumerate(panels):
         axes.set_visible(place < count)
-        # Above a panel that is not there, the axis of the one below it.
-        if sharex and place < count <= place + columns:
+        # A panel without another panel below it needs the labels of its x axis.
+        if sharex and place < count <= place + column_count:
             axes.tick_params(labelbottom=True)
     return figure, panels[:count]
 
@@ -73,31 +87,60 @@ def is_narrow(figure: Plot) -> bool:
 
 
 def wrapped(figure: Plot, text: str, share: float = 1.0) -> str:
-    """Return a text in lines that have room in a share of a narrow figure; otherwise as it is."""
+    """Return a text wrapped for a narrow figure; any other figure gets it unchanged.
+
+    Parameters
+    ----------
+    figure : Plot
+        The figure.
+    text : str
+        The text.
+    share : float, default 1.0
+        The share of the figure's width that is available.
+    """
     if not is_narrow(figure):
         return text
     return textwrap.fill(text, int(share * LETTERS_PER_INCH * figure.get_figwidth()))
 
 
-def legend_within(axes: Axes, *, narrow_columns: int = 3, **how: Any) -> None:
-    """Put a legend into the axes; above them in a narrow figure, where it would cover curves."""
+def legend_within(axes: Axes, *, narrow_columns: int = 3, **options: Any) -> None:
+    """Put a legend into the axes; in a narrow figure above them, where it does not cover curves.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    narrow_columns : int, default 3
+        Number of columns in a narrow figure.
+    **options : Any
+        Options of the legend.
+    """
     figure = axes.get_figure()
     assert isinstance(figure, Plot)
     if not is_narrow(figure):
-        axes.legend(**how)
+        axes.legend(**options)
         return
-    if "handles" not in how:
-        how["handles"] = axes.get_legend_handles_labels()[0]
-    figure_options = {key: value for key, value in how.items() if key in ("handles", "title")}
-    lines = math.ceil(len(how["handles"]) / narrow_columns) + ("title" in how)
+    if "handles" not in options:
+        options["handles"] = axes.get_legend_handles_labels()[0]
+    figure_options = {key: value for key, value in options.items() if key in ("handles", "title")}
+    lines = math.ceil(len(options["handles"]) / narrow_columns) + ("title" in options)
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + LEGEND_LINE * lines)
     figure.legend(loc="outside upper center", ncols=narrow_columns, **figure_options)
 
 
 def stacked(figure: Plot, side_by_side: Sequence[float], height: float) -> tuple[Axes, ...]:
-    """Return panels side by side with these shares of the width; in a narrow figure one below the
-    other, in `height` inches altogether."""
+    """Return panels next to each other, or below each other in a narrow figure.
+
+    Parameters
+    ----------
+    figure : Plot
+        The figure.
+    side_by_side : Sequence[float]
+        Shares of the width.
+    height : float
+        Height of a narrow figure in inches.
+    """
     if is_narrow(figure):
         figure.set_size_inches(figure.get_figwidth(), height)
         return tuple(figure.subplots(len(side_by_side), 1))
@@ -105,7 +148,17 @@ def stacked(figure: Plot, side_by_side: Sequence[float], height: float) -> tuple
 
 
 def label_all(figure: Plot, x: str = "", y: str = "") -> None:
-    """Labels of the axes of all panels together."""
+    """Label the axes of all panels together.
+
+    Parameters
+    ----------
+    figure : Plot
+        The figure.
+    x : str, default ''
+        Label of the x axes; empty for none.
+    y : str, default ''
+        Label of the y axes; empty for none.
+    """
     if x:
         figure.supxlabel(x, fontsize=STYLE["font.size"])
     if y:
@@ -113,7 +166,15 @@ def label_all(figure: Plot, x: str = "", y: str = "") -> None:
 
 
 def legend_beside(axes: Axes, columns: int = 1) -> None:
-    """A legend to the right of the axes; above them in a column of a paper, which is narrow."""
+    """Put a legend to the right of the axes; above them in a narrow column of a paper.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    columns : int, default 1
+        Number of columns of the legend.
+    """
     if not style.printed():
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns)
         return
@@ -122,32 +183,56 @@ def legend_beside(axes: Axes, columns: int = 1) -> None:
 
 
 def legend_below(figure: Plot, axes: Axes) -> None:
-    """A legend below all panels, each label once."""
+    """Put a legend below all panels, with each label once.
+
+    Parameters
+    ----------
+    figure : Plot
+        The figure.
+    axes : Axes
+        The axes that have the curves.
+    """
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     columns = min(5, len(handles))
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns)
 
 
 def plain_log(axis: Any, steps: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
-    """Numbers without powers of ten along a logarithmic axis, at these steps of each decade."""
+    """Label a logarithmic axis with numbers without powers of ten.
+
+    Parameters
+    ----------
+    axis : Any
+        The axis.
+    steps : Sequence[float], default (1.0, 2.0, 5.0)
+        Positions of the ticks in each decade.
+    """
     axis.set_major_locator(LogLocator(subs=steps, numticks=99))
     axis.set_major_formatter(PLAIN)
     axis.set_minor_formatter(NullFormatter())
 
 
 def plain_log_x(axes: Axes) -> None:
-    """A logarithmic x axis with as many plain numbers as have room."""
+    """Make the x axis logarithmic, with as many plain numbers as fit."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     plain_log(axes.xaxis, (1, 2, 3, 4, 6, 8) if high < 10 * low else (1, 2, 5))
 
 
 def telling_scale(axes: Axes, values: Sequence[float]) -> None:
-    """Chooses a y axis that shows differences and does not magnify noise."""
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
+    """Choose a y axis that shows differences without magnifying noise.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    values : Sequence[float]
+        The values of all curves.
+    """
+    numbers = [value for value in values if not math.isnan(value)]
+    if not numbers:
         return
-    low, high = min(known), max(known)
+    low, high = min(numbers), max(numbers)
     if low > 0 and high > 8 * low:
         axes.set_yscale("log")
         axes.set_ylabel(f"{axes.get_ylabel()}\n(logarithmic)")
@@ -155,7 +240,7 @@ def telling_scale(axes: Axes, values: Sequence[float]) -> None:
         return
     bottom, top = axes.get_ylim()
     if low < 0.9 * high:
-        # Values are never negative; a dot at zero still needs a little room.
+        # Values are never negative, but a dot at zero needs some space below it.
         bottom, top = (-0.03 * top if low < 0.03 * top else 0.0), 1.05 * top
     # Differences of less than a percent must not fill the axis.
     elif (missing := 0.02 * abs(high) - (top - bottom)) > 0:
@@ -167,10 +252,19 @@ def telling_scale(axes: Axes, values: Sequence[float]) -> None:
 
 
 def interval_within(mean: Any, half: Any, *, percent: bool) -> NDArray[np.float64]:
-    """Return how far an interval reaches below and above each mean, as rows.
+    """Return how far an interval extends below and above each mean, as two rows.
 
-    No quantity here is negative, and a share is at most 100 %: what Student's t adds beyond that is
-    cut off. half: half the interval's width, NaN without one.
+    No quantity here is negative, and a share is at most 100 %: the part of Student's interval
+    beyond these limits is cut off.
+
+    Parameters
+    ----------
+    mean : Any
+        The means.
+    half : Any
+        Half the widths of the intervals; NaN for none.
+    percent : bool
+        True if the values are shares in %.
     """
     mean, half = np.asarray(mean, float), np.nan_to_num(np.asarray(half, float))
     below = np.minimum(half, np.maximum(mean, 0.0))
@@ -187,9 +281,29 @@ def dots(
     *,
     yerr: Any = None,
     xerr: Any = None,
-    **how: Any,
+    **options: Any,
 ) -> None:
-    """Dots with intervals; one that is NaN is left out."""
+    """Draw dots with intervals; an interval that is NaN is omitted.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    x : Any
+        Positions.
+    y : Any
+        Values.
+    look : int
+        Index of the colour and the marker.
+    label : str
+        Label in the legend.
+    yerr : Any, optional
+        Half widths of the intervals along y.
+    xerr : Any, optional
+        Half widths of the intervals along x.
+    **options : Any
+        Further options of `errorbar`.
+    """
     look_of: dict[str, Any] = {
         "fmt": style.marker(look),
         "color": style.colour(look),
@@ -201,23 +315,41 @@ def dots(
     for key, half in (("yerr", yerr), ("xerr", xerr)):
         if half is not None:
             look_of[key] = np.nan_to_num(half)
-    axes.errorbar(x, y, label=label, **look_of | how)
+    axes.errorbar(x, y, label=label, **look_of | options)
 
 
 def named_places(axes: Axes, names: Sequence[str]) -> None:
-    """Places along the x axis with a name each, and no lines between them."""
+    """Name positions along the x axis, without grid lines between them.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    names : Sequence[str]
+        The names, for the positions 0, 1, and so on.
+    """
     axes.grid(axis="x", visible=False)
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_xticks(range(len(names)), names)
 
 
-def aside(rank: int, count: int, room: float = 0.8) -> float:
-    """Return the offset of one of `count` marks from the middle of their place."""
+def group_offset(rank: int, count: int, room: float = 0.8) -> float:
+    """Return the offset of a mark from the middle of its position.
+
+    Parameters
+    ----------
+    rank : int
+        Index of the mark.
+    count : int
+        Number of marks at the position.
+    room : float, default 0.8
+        Width that the marks share.
+    """
     return (rank - (count - 1) / 2) * room / max(1, count)
 
 
 def wide_norm(values: NDArray[np.float64]) -> Normalize:
-    """Return a scale of colours, which is logarithmic where values are far apart."""
+    """Return a scale of colours, which is logarithmic if the values span a wide range."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if low > 0 and high > WIDE * low:
         return LogNorm(low, high)
@@ -236,9 +368,28 @@ def heat_maps(
     colours: str | Colormap = "cividis",
     shrink: float = 0.9,
 ) -> Any:
-    """Tables of cells as colours, with the bar that explains them, which is returned.
+    """Draw tables of cells as colours, and return the colour bar.
 
-    places: puts ticks on a panel, whose cells are one wide and begin at 0.
+    Parameters
+    ----------
+    figure : Plot
+        The figure.
+    panels : Sequence[Axes]
+        The panels.
+    tables : Sequence[NDArray[np.float64]]
+        The values of each panel.
+    titles : Sequence[str]
+        The title of each panel.
+    norm : Normalize
+        Scale of the colours.
+    label : str
+        Label of the colour bar.
+    places : Callable[[Axes], None]
+        A function that puts ticks on a panel, whose cells have width 1 and begin at 0.
+    colours : str | Colormap, default 'cividis'
+        Map of the colours.
+    shrink : float, default 0.9
+        Height of the colour bar relative to the figure.
     """
     for axes, table, title in zip(panels, tables, titles, strict=True):
         mesh = axes.pcolormesh(table, cmap=colours, norm=norm)
@@ -249,7 +400,7 @@ def heat_maps(
 
 
 def bode_panels(title: str) -> tuple[Plot, Axes, Axes]:
-    """Panels of a loop gain over frequency: its size in dB, and its angle in degrees."""
+    """Return a figure with panels for the gain in dB and the phase in degrees over frequency."""
     figure = Plot(figsize=(7.2, 5.4), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     top.set_xscale("log")
@@ -262,23 +413,57 @@ def bode_panels(title: str) -> tuple[Plot, Axes, Axes]:
 
 
 def quarter_turns(axes: Axes) -> None:
-    """Ticks every 90°."""
+    """Put a tick at every multiple of 90°."""
     axes.yaxis.set_major_locator(MultipleLocator(90))
 
 
-def titled(title: str, what: str) -> str:
-    """ "TITLE: what", or "What" alone."""
-    return f"{title}: {what}" if title else what[0].upper() + what[1:]
+def titled(title: str, subject: str) -> str:
+    """Return "TITLE: subject", or "Subject" without a title.
+
+    Parameters
+    ----------
+    title : str
+        The title; empty for none.
+    subject : str
+        The subject of the figure.
+    """
+    return f"{title}: {subject}" if title else subject[0].upper() + subject[1:]
 
 
-def at_corner(axes: Axes, text: str, place: tuple[float, float], **how: Any) -> None:
-    """A word at a place of the axes, from (0, 0) to (1, 1)."""
-    axes.annotate(text, place, xycoords="axes fraction", **NOTE | how)
+def write_at(axes: Axes, text: str, place: tuple[float, float], **options: Any) -> None:
+    """Write a text at a position of the axes, from (0, 0) to (1, 1).
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    text : str
+        The text.
+    place : tuple[float, float]
+        The position.
+    **options : Any
+        Options of the text.
+    """
+    axes.annotate(text, place, xycoords="axes fraction", **NOTE | options)
 
 
-def beside(
-    axes: Axes, text: str, place: tuple[float, float], by: tuple[float, float], **how: Any
+def write_next_to(
+    axes: Axes, text: str, place: tuple[float, float], by: tuple[float, float], **options: Any
 ) -> None:
-    """A word at a value, moved by so many points; to the left of it where `by` is negative."""
+    """Write a text next to a value.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    text : str
+        The text.
+    place : tuple[float, float]
+        The value.
+    by : tuple[float, float]
+        Offset in points; the text is to the left of the value if the first is negative.
+    **options : Any
+        Options of the text.
+    """
     side = {"ha": "left" if by[0] >= 0 else "right", "bbox": ON_WHITE}
-    axes.annotate(text, place, xytext=by, textcoords="offset points", **NOTE | side | how)
+    axes.annotate(text, place, xytext=by, textcoords="offset points", **NOTE | side | options)

@@ -1,4 +1,4 @@
-"""A figure: matplotlib's, which saves itself as PNG, SVG or PDF, and shows itself in a notebook."""
+"""The figure class: matplotlib's figure, saved as PNG, SVG or PDF in the style in use."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from forebay.report.style import STYLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Scale of a figure in a narrow page, at which its text of 9 points is 8.5 px high.
+#: Smallest scale of a figure in a narrow page: its text of 9 points is then 8.5 px high.
 LEAST_PX_PER_INCH = 68
-#: Most of them: a narrow figure as wide as a page would have letters as large as its headings.
+#: Largest scale: at a page's full width, a narrow figure would have letters as large as headings.
 MOST_PX_PER_INCH = 115
-#: The text of a page is 1032 px wide.
+#: Largest width of a figure in pixels: the text of a page is 1032 px wide.
 MOST_PX = 1000
 
 
@@ -30,9 +30,9 @@ P = ParamSpec("P")
 
 
 class Plot(Figure):
-    """A figure that a notebook shows as it is, and that saves itself as PNG, SVG or PDF.
+    """A figure that a notebook displays, and that saves itself as PNG, SVG or PDF.
 
-    It is matplotlib's: `figure.axes`, `figure.savefig` and all else work as there.
+    It inherits everything from matplotlib's figure: `figure.axes`, `figure.savefig` and so on.
     """
 
     def __init__(self, *, figsize: tuple[float, float], **options: Any) -> None:
@@ -44,14 +44,14 @@ class Plot(Figure):
             super().savefig(fname, **options)
 
     def files(self, name: str) -> dict[str, bytes]:
-        """Its files by their names: a PNG, and for a paper a PDF, too."""
-        found = {f"{name}.png": self.png()}
+        """Return the files of the figure by name: a PNG, and for a paper also a PDF."""
+        files = {f"{name}.png": self.png()}
         if style.printed():
-            found[f"{name}.pdf"] = self.pdf()
-        return found
+            files[f"{name}.pdf"] = self.pdf()
+        return files
 
     def pdf(self) -> bytes:
-        """Return vectors with the fonts inside. The same figure gives the same file."""
+        """Return a PDF with embedded fonts. The same figure gives the same file."""
         return self._saved("pdf", metadata={"CreationDate": None})
 
     def png(self) -> bytes:
@@ -79,8 +79,11 @@ class Plot(Figure):
 
     def _element(self, svg: str, name: str) -> str:
         """Return the element of a page from the text of a file."""
-        least, most = self._least_width_px(), round(MOST_PX_PER_INCH * self.get_figwidth())
-        attributes = f'style="min-width: {least}px; max-width: {most}px"'
+        smallest_px, largest_px = (
+            self._least_width_px(),
+            round(MOST_PX_PER_INCH * self.get_figwidth()),
+        )
+        attributes = f'style="min-width: {smallest_px}px; max-width: {largest_px}px"'
         if name:
             attributes += f' role="img" aria-label="{escape(name)}"'
         return _compact(svg[svg.index("<svg") :]).replace("<svg ", f"<svg {attributes} ", 1)
@@ -94,13 +97,21 @@ class Plot(Figure):
 
 
 def one_panel(width: float, height: float) -> tuple[Plot, Axes]:
-    """A figure of one panel, and that; in inches on a screen."""
+    """Return a figure with one panel, and the panel.
+
+    Parameters
+    ----------
+    width : float
+        Width on a screen in inches.
+    height : float
+        Height on a screen in inches.
+    """
     figure = Plot(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
 def styled(draw: Callable[P, Plot]) -> Callable[P, Plot]:
-    """Draws with the fonts and colours of the style in use."""
+    """Decorate a function that draws, so that it uses the fonts and colours of the style in use."""
 
     @wraps(draw)
     def drawing(*args: P.args, **options: P.kwargs) -> Plot:
@@ -110,14 +121,14 @@ def styled(draw: Callable[P, Plot]) -> Callable[P, Plot]:
     return drawing
 
 
-#: Decimals beyond the second.
+#: Matches the decimals after the second.
 FINER = re.compile(r"(?<=\.\d\d)\d+")
 
 
 def _compact(svg: str) -> str:
-    """The same picture in fewer bytes: hundredths of a point are finer than any screen."""
-    # Within tags only: the labels of an axis keep their figures.
+    """Return the same picture in fewer bytes: hundredths of a point are finer than any screen."""
+    # Only tags are rounded: the labels of an axis keep their digits.
     svg = re.sub(r"<[^>]*>", lambda tag: FINER.sub("", tag[0]), svg)
     used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
-    # Ids that nothing refers to would occur again in the page's other figures.
+    # Ids without a reference are removed, since other figures of the page would repeat them.
     return re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)

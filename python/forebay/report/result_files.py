@@ -1,4 +1,4 @@
-"""The files of a result, written whole or not at all."""
+"""The files of a result, which are published whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,39 +14,51 @@ from typing import TYPE_CHECKING, Any
 from forebay._base import quantities
 from forebay._base.metrics import COST
 from forebay._base.progress import Progress
-from forebay._base.publication import check_folder, publication, publish, write
+from forebay._base.publication import check_folder, publish
 from forebay._native import __version__
 from forebay.experiment import descriptions, steady_state
 from forebay.report import tables
-from forebay.report.pages import FIGURES, render_all
+from forebay.report.pages import FIGURES
 from forebay.report.sheet import Sheet
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay._base.publication import Content
     from forebay._native import Observed, Plan, PointInfo, Run
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.result import Result
+    from forebay.experiment.table import LawDifference
 
 REPORT = "report.html"
 NUMBERS, COSTS = "metrics.json", "costs.json"
 TABLES = ["metrics", "samples", "delays", "flows"]
-#: Differences between laws, where two of them have two seeds in common.
+#: Files of the differences between laws, if two laws have two seeds in common.
 DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
-#: Tables that are written where they have rows.
+#: Tables that are written only if they have rows.
 DETAILS = ["classes", "class_delays", "traffic", "transfers", "goodput"]
-#: The name of all points together.
+#: The name in tables of all points together.
 ALL_POINTS = "all points"
-#: Folders with what runs leave beside their traces: the output of programs, and captures.
+#: Folders of files that runs leave besides their traces: the output of programs, and captures.
 EXTRAS = ["programs", "pcap"]
-#: Every file that a result may have; a new one replaces or removes those of a former one.
+#: Every file that a result may have; a new result replaces or removes those of a former one.
 NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{name}.parquet" for name in TABLES + DETAILS)]
 NAMES += [*EXTRAS, DIFFERENCES_CSV, DIFFERENCES_TEX]
 
 
 def write_all(result: Result, out: str | os.PathLike[str], *, report: bool = True) -> None:
-    """Writes the tables, and with `report` the page and the figures, to the directory `out`.
+    """Write the tables of a result, and its report.
 
-    It replaces or removes the files of a former result, and leaves other files in `out` alone.
+    Files of a former result are replaced or removed; other files in the directory are left alone.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    out : str | os.PathLike[str]
+        The directory.
+    report : bool, default True
+        False to write only the tables.
     """
     check_folder(out)
     write_tables(result, out)
@@ -57,7 +69,14 @@ def write_all(result: Result, out: str | os.PathLike[str], *, report: bool = Tru
 def write_metrics(result: Result, out: str | os.PathLike[str]) -> None:
     """Write the metrics of every run, which takes a moment however many there are.
 
-    What takes long, `write_tables` adds. Files of a former result go.
+    `write_tables` adds everything that takes longer. Files of a former result are removed.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    out : str | os.PathLike[str]
+        The directory.
     """
     publish(
         out,
@@ -67,7 +86,15 @@ def write_metrics(result: Result, out: str | os.PathLike[str]) -> None:
 
 
 def write_tables(result: Result, out: str | os.PathLike[str]) -> None:
-    """Writes the numbers: what a result is, without its pictures. A former report goes."""
+    """Write the tables of a result. A former report is removed.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    out : str | os.PathLike[str]
+        The directory.
+    """
     tables = {name: getattr(result, name) for name in TABLES + DETAILS}
     contents = {
         f"{name}.parquet": table
@@ -79,44 +106,53 @@ def write_tables(result: Result, out: str | os.PathLike[str]) -> None:
     publish(out, {**contents, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
 
 
-def _differences(result: Result) -> dict[str, Content]:
-    """Return the differences between laws as CSV and LaTeX; nothing where no pair has any.
+def difference_files(
+    together: Sequence[LawDifference], frame: pl.DataFrame | None = None
+) -> dict[str, Content]:
+    """Return the differences between laws as CSV and LaTeX; nothing if there are none.
 
-    Of several points the CSV has each and all together, the LaTeX all together.
+    Parameters
+    ----------
+    together : sequence of LawDifference
+        Differences over all points together.
+    frame : DataFrame, optional
+        The table for CSV. By default these differences.
     """
-    points = list(result.points())
-    at_points = result.law_differences
+    if not together:
+        return {}
+    if frame is None:
+        frame = tables.differences_frame(together, {})
+    table = tables.differences_table(together, {})
+    return {DIFFERENCES_CSV: frame, DIFFERENCES_TEX: tables.latex(table, tables.DIFFERENCES_NOTE)}
+
+
+def _differences(result: Result) -> dict[str, Content]:
+    """Return the files of differences; of several points the CSV has each and all together."""
+    at_points, points = result.law_differences, [point.label for _, point in result.points()]
     if not at_points:
         return {}
-    names: dict[Any, str] = {(point.label,): point.label for _, point in points}
+    names: dict[Any, str] = {(): ALL_POINTS, **{(label,): label for label in points}}
     several = len(points) > 1
     together = result.overall_differences if several else at_points
-    frame = tables.differences_frame(at_points, names)
-    if several:
-        names[()] = ALL_POINTS
-        frame = tables.differences_frame([*together, *at_points], names)
-    table = tables.differences_table(together, {})
-    return {
-        DIFFERENCES_CSV: frame,
-        DIFFERENCES_TEX: tables.latex(table, tables.DIFFERENCES_NOTE),
-    }
+    rows = [*together, *at_points] if several else at_points
+    return difference_files(together, tables.differences_frame(rows, names))
 
 
 def _extras(result: Result, folder: str) -> Callable[[Path], None] | None:
-    """Return a function that writes the files that runs left for a folder of the result."""
+    """Return a function that writes the files of runs into one folder of the result."""
     files = [file for extras in result.extras.values() for file in extras.files.items()]
-    of_folder = [(name, where) for name, where in files if Path(name).parent.name == folder]
+    files_of_folder = [(name, where) for name, where in files if Path(name).parent.name == folder]
 
-    def write_them(path: Path) -> None:
+    def write_files(path: Path) -> None:
         path.mkdir()
-        for name, where in of_folder:
+        for name, where in files_of_folder:
             shutil.copyfile(where, path / Path(name).name)
 
-    return write_them if of_folder else None
+    return write_files if files_of_folder else None
 
 
 def _programs(result: Result) -> list[dict[str, Any]]:
-    """Return how the programs of a scenario ended, for metrics.json."""
+    """Return the outcomes of a scenario's programs for metrics.json."""
     plan = result.plan
     return [
         {
@@ -135,28 +171,50 @@ def write_report(
     out: str | os.PathLike[str],
     watch: Callable[[Progress], None] | None = None,
 ) -> None:
-    """Draws the figures and writes the page beside the tables, which are there already.
+    """Draw the figures, and write the page next to the tables, which exist already.
 
-    `watch` hears of the progress. An interruption keeps the figures that were drawn.
+    Parameters
+    ----------
+    result : Result
+        The result.
+    out : path
+        Folder of the result.
+    watch : callable, optional
+        Called with the progress of the figures. An interruption keeps those that were drawn.
     """
     from forebay.report import pages
     from forebay.report.moving import moving_figures
 
-    with publication(out, replaces=[REPORT, FIGURES], keep=FIGURES) as temporary:
-        (temporary / FIGURES).mkdir()
-        overviews, by_point = pages.page_figures(result)
-        figures = [*overviews, *(one for some in by_point.values() for one in some)]
-        sheets = {one.name: one.content for one in figures}
-        moving = moving_figures({k: it for k, it in sheets.items() if isinstance(it, Sheet)})
-        room = pages.MOST_BYTES - len(moving.numbers)
-        render_all(figures, temporary / FIGURES, watch, room)
-        page = pages.page(result, overviews, by_point, moving)
-        write(temporary / REPORT, page)
+    overviews, by_point = pages.page_figures(result)
+    figures = [*overviews, *(figure for of_point in by_point.values() for figure in of_point)]
+    sheets = {figure.name: figure.content for figure in figures}
+    moving = moving_figures(
+        {name: sheet for name, sheet in sheets.items() if isinstance(sheet, Sheet)}
+    )
+    pages.publish_page(
+        Path(out) / REPORT,
+        "report.html.j2",
+        figures,
+        watch,
+        room=pages.MOST_BYTES - len(moving.numbers),
+        replaces=[REPORT, FIGURES],
+        **pages.page_values(result, overviews, by_point, moving),
+    )
 
 
 def is_current(result: Result, out: Path) -> bool:
-    """Return True if `out` has the tables and the page of these very numbers, drawn by this code:
-    drawing takes longer than most runs."""
+    """Return True if the directory has the tables and the page of these numbers.
+
+    The page must also be newer than this code. Drawing takes longer than most runs, so that a
+    current page is not drawn again.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    out : Path
+        The directory.
+    """
     try:
         if (out / NUMBERS).read_text() != numbers(result):
             return False
@@ -175,12 +233,12 @@ def _newest_code() -> float:
 
 
 def numbers(result: Result) -> str:
-    """The text of metrics.json."""
+    """Return the text of metrics.json."""
     return json.dumps(as_json(result), indent=1) + "\n"
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """The whole of metrics.json."""
+    """Return the contents of metrics.json."""
     plan = result.plan
     programs = _programs(result)
     return {
@@ -211,7 +269,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def remarks(points: Sequence[PointInfo]) -> list[str]:
-    """Return what was left out of the files that points read, each once."""
+    """Return sentences on omitted parts of the files that points read, each once."""
     texts = (text for info in points for text in descriptions.file_remarks(info))
     return list(dict.fromkeys(texts))
 
@@ -223,7 +281,7 @@ def _remarks(points: Sequence[PointInfo]) -> dict[str, list[str]]:
 
 
 def _same_runs(result: Result) -> list[dict[str, Any]]:
-    """Return the laws at points whose seeds all gave the same run, with how many seeds."""
+    """Return the laws and points whose seeds all gave the same run, with the number of seeds."""
     return [
         {"law": result.plan.laws[i], "point": point.label, "seeds": len(runs)}
         for p, point in result.points()
@@ -243,13 +301,21 @@ def _uses(plan: Plan) -> list[str]:
 
 
 def inputs(experiment: Experiment) -> str:
-    """A hash of the scenario and of the files that it names; the command has the rest."""
+    """Return a hash of the scenario and of the files that it names; the command has the rest."""
     whole = json.dumps([experiment.text, experiment.files], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def has_more(out: Path, result: Result) -> bool:
-    """Return True if `out` has more runs of the same inputs, which are the same bit by bit."""
+    """Return True if the directory has more runs of the same inputs, which are the same bit by bit.
+
+    Parameters
+    ----------
+    out : Path
+        The directory.
+    result : Result
+        The result.
+    """
     try:
         former = json.loads((out / NUMBERS).read_bytes())
         return (
@@ -263,7 +329,7 @@ def has_more(out: Path, result: Result) -> bool:
 
 
 def costs(result: Result) -> dict[str, Any]:
-    """The whole of costs.json: what differs from call to call."""
+    """Return the contents of costs.json: everything that differs from call to call."""
     plan = result.plan
     return {
         "elapsed_s": result.elapsed_s,
@@ -282,8 +348,16 @@ def costs(result: Result) -> dict[str, Any]:
 def line(plan: Plan, run: Run, engine: str, metric_names: Sequence[str] = ()) -> str:
     """Return a run as one line of JSON, as `forebay run --json` prints it.
 
-    engine: what made the run. metric_names: the metrics of the bottleneck and other links that
-    the line has; all where none is named.
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the experiment.
+    run : Run
+        The run.
+    engine : str
+        Name of the engine that made the run.
+    metric_names : Sequence[str], default ()
+        Metrics to include for the bottleneck and other links; all by default.
     """
     numbers = _metrics(plan, run)
     if metric_names:
@@ -305,27 +379,30 @@ def line(plan: Plan, run: Run, engine: str, metric_names: Sequence[str] = ()) ->
 
 
 def _metrics(plan: Plan, run: Run) -> dict[str, Any]:
-    """Metrics of the bottleneck, of its classes and its traffic by their names; and by name those
-    of other links. What there is none of is left out."""
+    """Return the metrics of the link under test, of its classes and traffic, and of other links.
+
+    Empty groups are omitted.
+    """
     labels = [traffic.label for traffic in plan.points[run.point].traffic]
 
     def classes(link: Observed) -> dict[str, Any]:
-        return {one.name: finite(one.metrics) for one in link.classes}
+        return {class_.name: finite(class_.metrics) for class_ in link.classes}
 
     def traffic(link: Observed) -> dict[str, Any]:
-        return {labels[one.traffic]: finite(one.metrics) for one in link.traffic}
+        return {labels[traffic_.traffic]: finite(traffic_.metrics) for traffic_ in link.traffic}
 
-    found = {
-        "classes": classes(run),
-        "traffic": traffic(run),
-        "links": {other.link: finite(other.metrics) for other in run.others},
-        "link_classes": {other.link: of for other in run.others if (of := classes(other))},
-        "link_traffic": {other.link: of for other in run.others if (of := traffic(other))},
+    tested, *untested = run.links
+    groups = {
+        "classes": classes(tested),
+        "traffic": traffic(tested),
+        "links": {link.link: finite(link.metrics) for link in untested},
+        "link_classes": {link.link: of for link in untested if (of := classes(link))},
+        "link_traffic": {link.link: of for link in untested if (of := traffic(link))},
     }
-    return {"metrics": finite(run.metrics), **{key: of for key, of in found.items() if of}}
+    return {"metrics": finite(run.metrics), **{key: of for key, of in groups.items() if of}}
 
 
 def finite(metrics: dict[str, float]) -> dict[str, float | None]:
-    """Metrics without costs. JSON has no NaN: a metric that does not apply is null."""
-    found: dict[str, float | None] = quantities.finite(metrics)
-    return {name: value for name, value in found.items() if name != COST}
+    """Return metrics without costs. JSON has no NaN: a metric that does not apply is null."""
+    values: dict[str, float | None] = quantities.finite(metrics)
+    return {name: value for name, value in values.items() if name != COST}

@@ -1,7 +1,7 @@
-"""A figure as data: panels of curves and bands.
+"""A figure as data: panels of curves and bands on labelled axes.
 
-What a figure shows is computed once, into a `Sheet`. `drawing` makes a static figure of it, and
-`moving` the numbers from which a browser draws one that a reader moves.
+The contents of a figure are computed once, into a `Sheet`. `drawing` makes a static figure of it,
+and `moving` the numbers from which a browser draws a figure that a reader can zoom.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Times are compared with this much slack.
+#: Tolerance in seconds for comparisons of times.
 TINY_S = 1e-9
 
 
@@ -21,10 +21,27 @@ TINY_S = 1e-9
 class Scale:
     """An axis.
 
-    range: what it shows; all values where None. zero: it begins at zero, and in a figure that moves
-    ends where the values in view do. least: the lower end of a logarithmic axis. ticks: places and
-    texts; where there are numbers if None. short: its name where there is little room. note: what
-    stands behind its unit.
+    Attributes
+    ----------
+    label : str
+        Name of the quantity.
+    unit : str, default ''
+        Its unit; empty for none.
+    log : bool, default False
+        True for a logarithmic axis.
+    range : tuple[float, float], optional
+        The ends of the axis; None for the range of all values.
+    zero : bool, default False
+        True if the axis begins at zero; in a figure that a reader can zoom, it then ends at the
+        largest visible value.
+    least : float, optional
+        Lower end of a logarithmic axis.
+    ticks : tuple[tuple[float, str], ...], optional
+        Positions and texts of ticks; None for numbers.
+    short : str, default ''
+        A shorter name where there is little space.
+    note : str, default ''
+        Text after the unit.
     """
 
     label: str
@@ -39,6 +56,7 @@ class Scale:
 
     @property
     def heading(self) -> str:
+        """The name with the unit and the note."""
         return (f"{self.label} [{self.unit}]" if self.unit else self.label) + self.note
 
 
@@ -46,9 +64,29 @@ class Scale:
 class Curve:
     """A curve over `x`, or a band from `low` to `high`.
 
-    tags: what a reader switches off and on, such as the law and the seed that it is of. look: its
-    place among its likes, each of which has a colour; `dashed` says whether dashes, too. Traffic
-    and classes have looks of their own (`style.of_traffic`): none has the colour of a law.
+    Attributes
+    ----------
+    label : str
+        Name in a legend.
+    tags : dict[str, str]
+        Properties by which a reader switches curves off and on, such as the law and the seed.
+    look : int
+        Index of the colour among curves of the same kind. Traffic and classes have their own looks
+        (`style.of_traffic`), so that none has the colour of a law.
+    x : Floats
+        Positions.
+    y : Floats, optional
+        Values of a curve; None for a band.
+    low : Floats, optional
+        Lower end of a band.
+    high : Floats, optional
+        Upper end of a band.
+    dashed : bool, default True
+        True if `look` also selects dashes.
+    width : float, default 1.2
+        Width of the line in points.
+    alpha : float, default 0.2
+        Opacity of a band.
     """
 
     label: str
@@ -65,8 +103,19 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Axes with their curves. target: a set-point. y: an axis of its own, where it has another
-    than the sheet."""
+    """A pair of axes with their curves.
+
+    Attributes
+    ----------
+    title : str
+        Title of the panel.
+    series : list[Curve]
+        The curves.
+    target : float, optional
+        A set-point to draw; None for none.
+    y : Scale, optional
+        The y axis, if it differs from that of the sheet.
+    """
 
     title: str
     series: list[Curve]
@@ -76,10 +125,22 @@ class Panel:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The times that figures over time have in common, in s.
+    """The times that figures over time share, in seconds.
 
-    counted: from and to where values are in the metrics; a value at its beginning is not. says: the
-    changes in words. steps: most of a printed curve.
+    Attributes
+    ----------
+    duration_s : float
+        Duration of the run.
+    measured : tuple[float, float]
+        Start and end of the measurement.
+    counted : tuple[float, float]
+        Range of the values that are in the metrics; a value at the start of the range is not.
+    changes : list[float]
+        Times of changes of the scenario.
+    says : list[str]
+        The changes in words.
+    steps : int
+        Largest number of steps of a printed curve.
     """
 
     duration_s: float
@@ -91,7 +152,7 @@ class Timeline:
 
     @property
     def grey(self) -> list[tuple[float, float]]:
-        """Times outside the metrics."""
+        """The times outside the measurement."""
         start, end = self.measured
         return [(a, b) for a, b in [(0.0, start), (end, self.duration_s)] if b > a]
 
@@ -100,13 +161,32 @@ class Timeline:
 class Sheet:
     """A figure.
 
-    group: figures of one group show the same part of their axis. timeline: of figures over time.
-    bins: beside each panel it has a histogram of all its curves with so many bins, 0 for none, of
-    what is counted there.
-    step: a value holds, over time until its own time and else from its place on. dots: each value
-    has a mark. nearest: there are so many curves that only the one under the pointer is read.
-    cut: peaks outside the metrics may be cut off. legend: texts and looks, where the curves' own
-    labels are none.
+    Attributes
+    ----------
+    group : str
+        Figures of the same group show the same part of their axis.
+    x : Scale
+        The x axis.
+    y : Scale
+        The y axis.
+    panels : list[Panel]
+        The panels.
+    timeline : Timeline, optional
+        The times of a figure over time; None for any other figure.
+    bins : int, default 0
+        Number of bins of the histogram next to each panel; 0 for none.
+    counted : str, default 'samples'
+        Noun for the values that a histogram counts.
+    step : bool, default False
+        True if a value applies until its time, or from its position on if there is no timeline.
+    dots : bool, default False
+        True if each value has a mark.
+    nearest : bool, default False
+        True if there are so many curves that only the one under the pointer is read out.
+    cut : bool, default False
+        True if peaks outside the measurement may be cut off.
+    legend : tuple[tuple[str, int], ...], default ()
+        Texts and looks, if the legend does not have the labels of the curves.
     """
 
     group: str

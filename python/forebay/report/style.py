@@ -1,4 +1,4 @@
-"""How figures look: on a screen, or in a paper's column. The one place that knows."""
+"""The look of figures, on a screen or in a column of a paper; no other module knows it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from forebay._native import ScenarioError
 #: does not show on white.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
-#: Colours of traffic and of classes of packets, which are no laws: none is one of `COLOURS`. They
-#: are of Paul Tol's muted scheme, for colour-blind readers.
+#: Colours of traffic and of classes of packets, which must not look like laws: none is one of
+#: `COLOURS`. They are Paul Tol's muted scheme for colour-blind readers.
 TRAFFIC_COLOURS = ["#332288", "#999933", "#882255", "#44AA99", "#AA4499", "#661100", "#777777"]
-#: The look of the first traffic; looks of laws are below it.
+#: The look of the first traffic; the looks of laws are smaller.
 TRAFFIC = 1000
-#: For laws beyond the seventh: they repeat the colours.
+#: The dashes of laws beyond the seventh, which repeat the colours.
 DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5))]
-#: In print: each law has its own, since greys are hard to tell apart.
+#: The dashes of laws in print, where greys are hard to distinguish.
 PRINTED: list[Any] = [
     "-",
     (0, (5, 1.5)),
@@ -37,32 +37,48 @@ SCREEN, PRINT = tomllib.loads(Path(__file__).with_name("style.toml").read_text("
 
 @dataclass(frozen=True)
 class Style:
-    """width: of every figure in inches, None where each has its own. png_dpi: of its picture."""
+    """A look of figures.
+
+    Attributes
+    ----------
+    settings : dict[str, Any]
+        Settings of matplotlib.
+    width : float | None
+        Width of every figure in inches; None if each has its own.
+    png_dpi : float
+        Resolution of a PNG in dots per inch.
+    """
 
     settings: dict[str, Any]
     width: float | None
     png_dpi: float
 
 
-#: By what `--style` takes; the widths are IEEE's and ACM's of one column and of two.
+#: The styles by the values of `--style`; the widths are those of one and two columns of IEEE, ACM.
 STYLES = {
     "screen": Style(SCREEN, None, 144),
     "paper": Style(SCREEN | PRINT, 3.5, 300),
     "paper-wide": Style(SCREEN | PRINT, 7.16, 300),
 }
-#: Figures of at least this width have several panels beside each other, and stay taller.
+#: Width in inches from which a figure has several panels in a row, so that it stays taller.
 WIDE = 9.0
 
 #: Settings of matplotlib for whatever is drawn; `use` changes them in place.
 STYLE: Any = dict(SCREEN)  # matplotlib types its keys one by one
-#: The one in use, alone in its list.
+#: The style in use, as the only element.
 _now = [STYLES["screen"]]
 
 
 def use(name: str) -> None:
-    """Draws all further figures in this style: "screen", "paper" or "paper-wide"."""
+    """Draw all further figures in this style: "screen", "paper" or "paper-wide".
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such style.
+    """
     if name not in STYLES:
-        raise ScenarioError(f'--style: found "{name}", allowed: {", ".join(STYLES)}')
+        raise ScenarioError(f'--style: "{name}" is not a style; choose {", ".join(STYLES)}')
     _now[0] = STYLES[name]
     STYLE.clear()
     STYLE.update(_now[0].settings)
@@ -74,15 +90,24 @@ def printed() -> bool:
 
 
 def png_dpi() -> float:
+    """Return the resolution of a PNG in dots per inch."""
     return _now[0].png_dpi
 
 
 def size(width: float, height: float) -> tuple[float, float]:
-    """The size in inches of a figure that has this one on a screen."""
+    """Return the size in inches of a figure in the style in use.
+
+    Parameters
+    ----------
+    width : float
+        Width on a screen in inches.
+    height : float
+        Height on a screen in inches.
+    """
     if _now[0].width is None:
         return width, height
-    most = 0.7 if width >= WIDE else 0.58
-    return _now[0].width, height * max(min(1.0, _now[0].width / width), most)
+    smallest_ratio = 0.7 if width >= WIDE else 0.58
+    return _now[0].width, height * max(min(1.0, _now[0].width / width), smallest_ratio)
 
 
 def of_traffic(index: int) -> int:
@@ -91,7 +116,7 @@ def of_traffic(index: int) -> int:
 
 
 def dash(index: int) -> Any:
-    """Return the dashes of a curve that has this place among its likes."""
+    """Return the dashes of a curve with this look."""
     if printed():
         return PRINTED[index % TRAFFIC % len(PRINTED)]
     return DASHES[round_of(index) % len(DASHES)]
@@ -109,7 +134,10 @@ def round_of(index: int) -> int:
 
 
 def marker(index: int) -> str:
-    """Shifted in every round, so that none looks like another of its colour."""
+    """Return the marker of this look.
+
+    Markers are shifted in every round of colours, so that each pair of colour and marker differs.
+    """
     return MARKERS[(index % TRAFFIC + round_of(index)) % len(MARKERS)]
 
 

@@ -1,5 +1,7 @@
-"""Figures over all points of a result: curves over one axis of the sweep, maps over two, and
-dots where the axes are no numbers."""
+"""Figures over all points of a result.
+
+One axis of numbers gives curves, two axes give maps, and anything else gives dots.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Overview:
-    """A figure over all points: what it shows, and its words."""
+    """A figure over all points.
+
+    Attributes
+    ----------
+    metrics : tuple[str, ...]
+        The metrics, one per row.
+    title : str
+        Title of the figure.
+    text : str
+        Text below the figure.
+    """
 
     metrics: tuple[str, ...]
     title: str
     text: str
 
 
-#: By name.
+#: The figures by name.
 OVERVIEWS = {
     "goodput": Overview(
         ("goodput_bps", "delay_p95_s"),
@@ -55,36 +67,64 @@ OVERVIEWS = {
         "used;",
     ),
 }
-#: Cells that a map has room to write its numbers into.
+#: Largest number of cells of a map whose numbers are written.
 WRITTEN_CELLS = 64
-#: A logarithmic axis shows values that are this far apart.
+#: Ratio of maximum and minimum from which an axis is logarithmic.
 DECADE = 8
-#: Ticks that do not stand on each other.
+#: Largest number of ticks that do not overlap.
 MOST_TICKS = 16
 
 
 def shows(result: Result, kind: str) -> bool:
-    """Return True if there is anything to compare; a single dot would compare nothing."""
+    """Return True if there is anything to compare; a single dot would compare nothing.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    kind : str
+        Name of the figure.
+    """
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     several = sum(len(list(result.laws(i))) for i in busy) > 1
     return several and (kind != "qacd" or "qacd_pkts" in result.compared())
 
 
 def caption(result: Result, kind: str) -> tuple[str, str]:
-    """Title and caption."""
+    """Return the title and the caption of a figure.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    kind : str
+        Name of the figure.
+    """
     bars = (
         f"bars and bands are {100 * LEVEL:.0f} % confidence intervals of the mean over "
         f"{result.seeds} seeds (Student's t); a map has the means alone."
         if result.seeds > 1
         else "one seed gives no interval."
     )
-    one = OVERVIEWS[kind]
-    return one.title, f"{one.text} {bars}"
+    overview = OVERVIEWS[kind]
+    return overview.title, f"{overview.text} {bars}"
 
 
 def sheet(result: Result, kind: str) -> Sheet | None:
-    """Curves over the axis of the sweep, a panel for each metric; None where there is not one axis
-    of numbers."""
+    """Return curves over the axis of the sweep, one panel per metric.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    kind : str
+        Name of the figure.
+
+    Returns
+    -------
+    Sheet | None
+        The figure; None unless the sweep has exactly one axis, of numbers.
+    """
     swept = _axes(result)
     if len(swept) != 1 or not swept[0].numbers:
         return None
@@ -116,7 +156,15 @@ def sheet(result: Result, kind: str) -> Sheet | None:
 
 
 def content(result: Result, kind: str) -> Sheet | Plot:
-    """Curves as a sheet; maps or dots, as the axes of the sweep are."""
+    """Return curves as a sheet, or maps or dots as a plot, depending on the axes of the sweep.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    kind : str
+        Name of the figure.
+    """
     swept, metrics = _axes(result), OVERVIEWS[kind].metrics
     curves = sheet(result, kind)
     if curves is not None:
@@ -125,15 +173,16 @@ def content(result: Result, kind: str) -> Sheet | Plot:
 
 
 def _axes(result: Result) -> list[Axis]:
+    """Return the axes of the sweep."""
     return sweep_axes({i: point.settings for i, point in result.points()})
 
 
 def _curves(result: Result, axis: Axis, order: Sequence[int], metric: str) -> list[Curve]:
-    """Return for each law its means, in the band of their intervals."""
+    """Return the means of each law, in the band of their intervals."""
     x, scale = np.array([axis.numbers[axis.places[p]] for p in order]), METRICS[metric].scale
-    found = []
+    curves = []
     for i, law in enumerate(result.plan.laws):
-        cells = [result.cell(p, i, metric) for p in order]
+        cells = [result.cell_at(p, i, metric) for p in order]
         mean = np.array([scale * cell.mean for cell in cells])
         half = np.array([scale * cell.half_width for cell in cells])
         tags = {"law": law}
@@ -142,20 +191,23 @@ def _curves(result: Result, axis: Axis, order: Sequence[int], metric: str) -> li
             below, above = parts.interval_within(mean, half, percent=METRICS[metric].unit == "%")
             low, high = mean - below, mean + above
             low[np.isnan(half)] = high[np.isnan(half)] = np.nan
-            found.append(Curve(band, tags, i, x, low=low, high=high))
+            curves.append(Curve(band, tags, i, x, low=low, high=high))
         if not np.isnan(mean).all():
-            found.append(Curve(law, tags, i, x, mean))
-    return found
+            curves.append(Curve(law, tags, i, x, mean))
+    return curves
 
 
 def _label(result: Result, axis: Axis) -> str:
+    """Return the name and the unit of an axis."""
     return Scale(*descriptions.axis(axis, next(point for _, point in result.points()))).heading
 
 
 @styled
 def _maps(result: Result, metrics: Sequence[str], down: Axis, across: Axis) -> Plot:
-    """A map for each law and metric over two axes, the second one to the right; the colours of a
-    metric mean the same for every law."""
+    """Return a map for each law and metric over two axes, the second of which is horizontal.
+
+    The colours of a metric have the same meaning for every law.
+    """
     laws = result.plan.laws
     shape = (len(down.texts), len(across.texts))
     width = min(16.0, max(10.0, 1.4 + 2.9 * len(laws)))
@@ -167,10 +219,10 @@ def _maps(result: Result, metrics: Sequence[str], down: Axis, across: Axis) -> P
         values = np.full((len(laws), *shape), np.nan)
         for p, _ in result.points():
             for i, _ in result.laws(p):
-                mean = result.cell(p, i, name).mean
+                mean = result.cell_at(p, i, name).mean
                 values[i, down.places[p], across.places[p]] = metric.scale * mean
-        known = values[~np.isnan(values)]
-        low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+        numbers = values[~np.isnan(values)]
+        low, high = (numbers.min(), numbers.max()) if numbers.size else (0.0, 1.0)
         for i, panel in enumerate(row):
             image = panel.imshow(
                 values[i],
@@ -195,7 +247,7 @@ def _maps(result: Result, metrics: Sequence[str], down: Axis, across: Axis) -> P
 
 
 def _write(panel: Axes, values: NDArray[np.float64], low: float, high: float) -> None:
-    """The numbers, light on dark and dark on light."""
+    """Write the numbers into the cells, light on dark and dark on light."""
     for (y, x), value in np.ndenumerate(values):
         if not math.isnan(value):
             colour = "white" if value < low + 0.55 * (high - low) else "black"
@@ -204,7 +256,7 @@ def _write(panel: Axes, values: NDArray[np.float64], low: float, high: float) ->
 
 @styled
 def _dots(result: Result, metrics: Sequence[str]) -> Plot:
-    """Dots with intervals: points along the axis, laws side by side at each.
+    """Return dots with intervals: points along the axis, laws next to each other at each point.
 
     With one point, the laws are along the axis.
     """
@@ -217,10 +269,10 @@ def _dots(result: Result, metrics: Sequence[str]) -> Plot:
         scale, means = METRICS[name].scale, []
         for i, label in enumerate(laws):
             places = [place for place, (p, _) in enumerate(points) if result.runs_of(p, i)]
-            cells = [result.cell(points[place][0], i, name) for place in places]
+            cells = [result.cell_at(points[place][0], i, name) for place in places]
             mean = [scale * cell.mean for cell in cells]
             means += mean
-            at = [place + parts.aside(i, len(laws)) for place in places]
+            at = [place + parts.group_offset(i, len(laws)) for place in places]
             half = [scale * cell.half_width for cell in cells]
             yerr = parts.interval_within(mean, half, percent=METRICS[name].unit == "%")
             parts.dots(axes, at, mean, i, label, yerr=yerr)
@@ -232,7 +284,7 @@ def _dots(result: Result, metrics: Sequence[str]) -> Plot:
         axes.set_xlim(-0.5, len(points) - 0.5)
     bottom = grid[-1][0]
     if len(points) == 1:
-        at = [parts.aside(i, len(laws)) for i in range(len(laws))]
+        at = [parts.group_offset(i, len(laws)) for i in range(len(laws))]
         _ticks(bottom, at, laws, 0.8 * width)
         return figure
     ticks, label = descriptions.points_axis([point for _, point in points])
@@ -243,7 +295,7 @@ def _dots(result: Result, metrics: Sequence[str]) -> Plot:
 
 
 def _ticks(axes: Axes, at: Sequence[float], texts: list[str], width: float) -> None:
-    """Texts along the axis, aslant where `width` inches have no room for them side by side."""
+    """Label the axis with texts, which are slanted if they do not fit into `width` inches."""
     axes.set_xticks(at, texts)
     if sum(max(map(len, text.split("\n"))) + 2 for text in texts) > 11 * width:
         axes.tick_params(axis="x", labelrotation=45)

@@ -1,4 +1,4 @@
-"""Tables that pages, terminals and notebooks show: headings with units, and rows of texts."""
+"""Tables for pages, terminals and notebooks: headings with units, and rows of texts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """heads: such as "Goodput [Mbit/s]". keys: how many columns name the row."""
+    """A table of texts.
+
+    Attributes
+    ----------
+    heads : Sequence[str]
+        Headings, such as "Goodput [Mbit/s]".
+    rows : Sequence[Sequence[str]]
+        Rows of cells.
+    keys : int, default 1
+        Number of first columns that name the row.
+    """
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -60,8 +70,18 @@ class Table:
 def markdown_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], lines: Sequence[str] = ()
 ) -> str:
-    """A table in Markdown. lines: what stands below each heading."""
-    # Within a cell a bar would end it.
+    """Return a table in Markdown.
+
+    Parameters
+    ----------
+    heads : Sequence[str]
+        The headings.
+    rows : Iterable[Sequence[str]]
+        The rows.
+    lines : Sequence[str], default ()
+        The cells of the line below the headings, which align the columns.
+    """
+    # A bar within a cell is escaped, since it would end the cell.
     return "".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n"
         for line in [heads, lines or ["---"] * len(heads), *rows]
@@ -69,12 +89,28 @@ def markdown_table(
 
 
 def bounds(low: float | None, high: float | None) -> str:
-    """A range in words, empty where it has no ends."""
+    """Return a range in words; empty without both ends.
+
+    Parameters
+    ----------
+    low : float | None
+        Lower end, or None.
+    high : float | None
+        Upper end, or None.
+    """
     return "" if low is None or high is None else f"{low:g} to {high:g}"
 
 
 def mean_text(cell: Cell, metric: Metric) -> str:
-    """`mean ± half of the interval`, in the metric's unit."""
+    """Return "mean ± half width of the interval" in the unit of the metric.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+    metric : Metric
+        The metric.
+    """
     return with_interval(metric.scale * cell.mean, metric.scale * cell.half_width)
 
 
@@ -83,27 +119,52 @@ def cells_table(
     metrics: Iterable[Metric],
     rows: Iterable[tuple[Sequence[str], Callable[[str], Cell]]],
 ) -> Table:
-    """Return a table of means. rows: the names of each, and its cell of a metric."""
+    """Return a table of means.
+
+    Parameters
+    ----------
+    keys : Sequence[str]
+        Headings of the columns that name a row.
+    metrics : Iterable[Metric]
+        The metrics, one column each.
+    rows : Iterable[tuple[Sequence[str], Callable[[str], Cell]]]
+        The names of each row, and a function that returns its cell of a metric.
+    """
     metrics = list(metrics)
     return Table(
         [*keys, *(metric.heading for metric in metrics)],
-        [[*names, *(mean_text(cell(it.name), it) for it in metrics)] for names, cell in rows],
+        [
+            [*names, *(mean_text(cell(metric.name), metric) for metric in metrics)]
+            for names, cell in rows
+        ],
         keys=len(keys),
     )
 
 
 def laws_table(result: Result, point: int, link: int, *, seeds: bool = True) -> Table:
-    """A row for each law: what laws are compared by, and how many seeds it has."""
-    shown = [METRICS[name] for name in result.compared()]
+    """Return a table with a row per law.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    seeds : bool, default True
+        True to add a column with the number of seeds.
+    """
+    metrics = [METRICS[name] for name in result.compared()]
     rows = [
         [
             law.label,
-            *(mean_text(result.cell(point, i, one.name, link), one) for one in shown),
+            *(mean_text(result.cell_at(point, i, metric.name, link), metric) for metric in metrics),
             *([str(len(result.runs_of(point, i)))] if seeds else []),
         ]
         for i, law in result.laws(point)
     ]
-    heads = ["Law", *(one.heading for one in shown), *(["Seeds"] if seeds else [])]
+    heads = ["Law", *(metric.heading for metric in metrics), *(["Seeds"] if seeds else [])]
     return Table(heads, rows)
 
 
@@ -114,13 +175,20 @@ DIFFERENCES_NOTE = (
     "of the same metric. A star marks a difference beyond chance (p < 0.05). "
     '"no test": all seeds give the same difference, which shows nothing of chance.'
 )
-#: Differences that a table in LaTeX has.
+#: Largest number of differences in a table in LaTeX.
 MOST_IN_LATEX = 60
 
 
 def differences_table(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Table:
-    """Return a row for each difference of two laws. places: the name of each place; without any
-    there is no column of places."""
+    """Return a table with a row per difference of two laws.
+
+    Parameters
+    ----------
+    differences : Sequence[LawDifference]
+        The differences.
+    places : Mapping[Any, str]
+        The name of each place; if it is empty, there is no column of places.
+    """
     rows = []
     for difference in differences:
         metric, pair = METRICS[difference.metric], difference.pair
@@ -139,7 +207,17 @@ def differences_table(differences: Sequence[LawDifference], places: Mapping[Any,
 
 @dataclass
 class Differences:
-    """Differences between laws: how many were tested, those beyond chance, and the others."""
+    """The differences between laws.
+
+    Attributes
+    ----------
+    tested : int
+        Number of differences that were tested.
+    beyond_chance : Table
+        The significant differences.
+    inconclusive : Table
+        The other differences.
+    """
 
     tested: int
     beyond_chance: Table
@@ -147,7 +225,15 @@ class Differences:
 
     @staticmethod
     def of(differences: Sequence[LawDifference], places: Mapping[Any, str]) -> Differences | None:
-        """Return the table; None where no pair of laws has two seeds in common."""
+        """Return the tables of differences; None if no pair of laws has two seeds in common.
+
+        Parameters
+        ----------
+        differences : Sequence[LawDifference]
+            The differences; significant ones come first.
+        places : Mapping[Any, str]
+            The name of each place.
+        """
         if not differences:
             return None
         beyond = [difference for difference in differences if difference.pair.significant]
@@ -161,7 +247,15 @@ class Differences:
 def differences_frame(
     differences: Sequence[LawDifference], places: Mapping[Any, str]
 ) -> pl.DataFrame:
-    """Return the differences as numbers in the units of metrics.json, for CSV."""
+    """Return the differences as numbers in the units of metrics.json, for CSV.
+
+    Parameters
+    ----------
+    differences : Sequence[LawDifference]
+        The differences.
+    places : Mapping[Any, str]
+        The name of each place.
+    """
     rows = [
         (
             difference.metric,
@@ -188,7 +282,15 @@ def differences_frame(
 
 
 def latex(table: Table, note: str) -> str:
-    """Return a table as LaTeX, for \\input; it needs the package booktabs."""
+    r"""Return a table as LaTeX for \input; it needs the package booktabs.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    note : str
+        Note that becomes a comment above the table.
+    """
     columns = "l" * table.keys + "r" * (len(table.heads) - table.keys)
     left_out = len(table.rows) - MOST_IN_LATEX
     if left_out > 0:
@@ -202,7 +304,7 @@ def latex(table: Table, note: str) -> str:
     return f"{comment}\n{body}\n\\end{{tabular}}\n"
 
 
-#: Signs that LaTeX takes for its own, and those that its usual fonts lack.
+#: Characters that LaTeX interprets, or that its usual fonts lack, with their replacements.
 LATEX = {
     "\\": r"\textbackslash{}",
     **{sign: rf"\{sign}" for sign in "&%$#_{}"},
@@ -220,7 +322,8 @@ LATEX = {
 
 
 def _in_latex(text: str) -> str:
-    # A number's sign is no hyphen.
+    """Return a text with the characters replaced that LaTeX would interpret."""
+    # The sign of a number is a minus, not a hyphen.
     number = re.fullmatch(r"-([\d.]+)( ±.*)?", text)
     if number:
         return r"$-$" + _in_latex(number[1] + (number[2] or ""))
@@ -228,25 +331,48 @@ def _in_latex(text: str) -> str:
 
 
 def classes_table(result: Result, point: int, link: int) -> Table:
-    """A row for each law and class of its queue."""
+    """Return a table with a row per law and class of its queue.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     rows = [
         [
             law.label,
             name,
             *(
-                mean_text(result.class_cell(point, i, name, one.name, link), one)
-                for one in CLASS_METRICS.values()
+                mean_text(result.class_cell(point, i, name, metric.name, link), metric)
+                for metric in CLASS_METRICS.values()
             ),
         ]
         for i, law in result.laws(point)
         for name in result.class_names(point, i, link)
     ]
-    return Table(["Law", "Class", *(one.heading for one in CLASS_METRICS.values())], rows, keys=2)
+    return Table(
+        ["Law", "Class", *(metric.heading for metric in CLASS_METRICS.values())], rows, keys=2
+    )
 
 
 def traffic_table(result: Result, point: int, link: int) -> Table:
-    """Return a row for each law and traffic of a link that several cross, without metrics that no
-    row has."""
+    """Return a table with a row per law and traffic, for a link that several traffics cross.
+
+    Metrics that no row has are omitted.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    point : int
+        Index of the point.
+    link : int
+        Index of the link.
+    """
     traffic = result.plan.points[point].traffic
     cells = [
         (
@@ -259,24 +385,28 @@ def traffic_table(result: Result, point: int, link: int) -> Table:
         )
         for k, law in result.laws(point)
         for i in dict.fromkeys(
-            each.traffic for one in result.observed_at(point, k, link) for each in one.traffic
+            class_traffic.traffic
+            for observed in result.observed_at(point, k, link)
+            for class_traffic in observed.traffic
         )
     ]
-    shown = [
+    metrics_with_values = [
         metric
         for metric in TRAFFIC_METRICS.values()
         if any(of[metric.name].seeds for *_, of in cells)
         and (metric.name != "mark_rate" or any(of[metric.name].mean > 0 for *_, of in cells))
     ]
     rows = [
-        [law, label, *(mean_text(of[metric.name], metric) for metric in shown)]
+        [law, label, *(mean_text(of[metric.name], metric) for metric in metrics_with_values)]
         for law, label, of in cells
     ]
-    return Table(["Law", "Traffic", *(metric.heading for metric in shown)], rows, keys=2)
+    return Table(
+        ["Law", "Traffic", *(metric.heading for metric in metrics_with_values)], rows, keys=2
+    )
 
 
 def designs_table(plan: Plan) -> Table | None:
-    """The numbers of laws that were designed for each of several points; None without any."""
+    """Return the designed parameters of laws with several designs; None if there are none."""
     labels = [design.label for design in plan.designed]
     rows = [
         [descriptions.point(plan.points[point]), design.label, words.parameters(design.params)]
@@ -288,10 +418,10 @@ def designs_table(plan: Plan) -> Table | None:
 
 
 def points_table(result: Result) -> Table:
-    """A row for each point, link and law, in the order of the sweep's axes."""
+    """Return a table with a row per point, link and law, in the order of the sweep's axes."""
     points = list(result.points())
     swept = sweep_axes({i: point.settings for i, point in points})
-    order = sorted(points, key=lambda one: [axis.places[one[0]] for axis in swept])
+    order = sorted(points, key=lambda item: [axis.places[item[0]] for axis in swept])
     linked = max(len(point.links) for _, point in points) > 1
     names = [descriptions.axis(axis, points[0][1]) for axis in swept]
     keys = [f"{name} [{unit}]" if unit else name for name, unit in names] or ["point"]
@@ -310,16 +440,25 @@ def points_table(result: Result) -> Table:
     return Table([*keys, *heads], rows, len(keys))
 
 
-#: Points of which a terminal shows who gets what, and rows that it shows whole.
+#: Largest number of points for which a terminal shows results by traffic, and of rows that it shows
+#: with every column.
 MOST_POINTS = 4
 MOST_ROWS = 12
 
 
 def results(console: Console, result: Result) -> None:
-    """Law × point and link: mean ± 95 % interval over the seeds; what a reader must know of it."""
+    """Print a result: its answer, a row of means for each law, point and link, and its warnings.
+
+    Parameters
+    ----------
+    console : Console
+        The console.
+    result : Result
+        The result.
+    """
     points = list(result.points())
     links = max(len(point.links) for _, point in points)
-    # One table, whose rows are named by point and law, reads better than one for each point.
+    # One table whose rows are named by point and law is easier to read than one for each point.
     if len(points) > 1 and links == 1 and points[0][1].settings:
         table = points_table(result)
         heads, keys, groups = table.heads, table.keys, [RowGroup(table.rows)]
@@ -332,39 +471,74 @@ def results(console: Console, result: Result) -> None:
         heads, keys = ["law", *by_place[0][1].heads[1:]], 1
         groups = [RowGroup(table.rows, place) for place, table in by_place]
     columns = [Column.from_heading(head, left=i == keys - 1) for i, head in enumerate(heads)]
-    console.print(Text(result.plan.title, style="bold"))
+    from forebay.report import answers  # loads jinja2
+
+    warning_list = descriptions.warnings(result)
+    for sentence in answers.answers(result):
+        console.print(Text(sentence))
+    console.print()
+    if result.plan.title:
+        console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
-    who_gets_what(console, result)
+    show_traffic(console, result)
     note = (
-        f"mean ± half the 95 % confidence interval over {result.seeds} seeds; no ±: all alike"
+        f"mean ± half of the 95 % confidence interval over {result.seeds} seeds; without ±, all "
+        "seeds gave the same value"
         if result.seeds > 1
-        else "one seed: no interval; --seeds 5 gives one"
+        else "one seed, so no confidence interval; use for example --seeds 5"
     )
     console.print(Text(note, style="dim"))
-    warnings(console, descriptions.warnings(result))
+    if warning_list:
+        console.print()
+    warnings(console, warning_list)
 
 
-def who_gets_what(console: Console, result: Result, title: str = "Who gets what") -> None:
-    """A table for each link that several traffics cross; of a few rows every column, however
-    narrow the terminal is."""
+def show_traffic(console: Console, result: Result, title: str = "Results by traffic") -> None:
+    """Print a table for each link that several traffics cross.
+
+    A few rows are printed with every column, even on a narrow terminal.
+
+    Parameters
+    ----------
+    console : Console
+        The console.
+    result : Result
+        The result.
+    title : str, default 'Results by traffic'
+        Title of the tables.
+    """
     tables = list(_traffic(result))
     continued = sum(len(table.rows) for _, table in tables) <= MOST_ROWS
     for place, table in tables:
         table.show(console, f"{title}, {place}" if place else title, continued=continued)
 
 
-def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
-    """Sentences, and commands that help."""
-    for warning, command in said:
-        console.print(Text(f"Warning: {warning}", style="yellow"))
+def warnings(console: Console, warning_list: Sequence[tuple[str, str]]) -> None:
+    """Print warnings as a list, each with a command that helps if there is one.
+
+    Parameters
+    ----------
+    console : Console
+        The console.
+    warning_list : Sequence[tuple[str, str]]
+        Pairs of a warning and a command.
+    """
+    for warning, command in warning_list:
+        lines = textwrap.wrap(
+            f"warning: {warning}", console.width, subsequent_indent="  ", break_on_hyphens=False
+        )
+        console.print(Text("\n".join(lines), style="yellow"))
         if command:
-            # It must stay whole.
-            console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
+            console.print(Text("  To design the law for this link:"))
+            for line in words.broken_command(command, console.width - 4):
+                console.print(Text(f"    {line}"), soft_wrap=True)
 
 
 def _traffic(result: Result) -> Iterator[tuple[str, Table]]:
-    """Each link that several traffics cross, in words, with who gets what of it; not of a sweep of
-    many points, whose table would be longer than any screen."""
+    """Yield each link that several traffics cross, in words, with its table by traffic.
+
+    A sweep of more than `MOST_POINTS` points has none: the table would not fit on a screen.
+    """
     points = list(result.points())
     for p, point in points if len(points) <= MOST_POINTS else []:
         for k in range(len(point.links)):
@@ -381,6 +555,6 @@ def cost(result: Result) -> str:
     engine = result.experiment.engine
     by = "" if engine.name == PACKETS.name else f", {engine.in_words}"
     return (
-        f"{len(result.runs)} runs{by}, {packets / 1e6:.1f} million packets, in "
+        f"{len(result.runs)} runs{by}, {packets / 1e6:.1f} million packets in "
         f"{result.elapsed_s:.1f} s ({cpu_s:.1f} s of processor time)"
     )

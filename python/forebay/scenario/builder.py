@@ -1,4 +1,4 @@
-"""Scenarios written from Python: values and quantities become TOML here, and nowhere else."""
+"""Scenarios written from Python: the only module that turns values into TOML."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from forebay._native import ScenarioError, quantity
 #: A value of a scenario; a quantity is a text with its unit.
 Value = bool | int | float | str
 
-#: Least rate of the access links; they are also twice as fast as any bottleneck.
+#: Lowest rate of the access links in bit/s; they are also at least twice as fast as the bottleneck.
 ACCESS_BPS = 10**8
 
 
 def toml(tables: Mapping[str, Any]) -> str:
-    """A scenario from its tables, as `tomllib` would read it. Raises `ScenarioError`."""
+    """Return a scenario in TOML from its tables.
+
+    Raises
+    ------
+    ScenarioError
+        If a value has no form in TOML.
+    """
     try:
         return tomlkit.dumps(tables)
     except (TypeError, ValueError) as error:
-        # tomlkit names the type.
-        raise ScenarioError(f"scenario: found {error}, allowed: what TOML can hold") from error
+        # The message of tomlkit names the type.
+        raise ScenarioError(f"scenario: TOML cannot hold this value: {error}") from error
 
 
 def typed(text: str) -> Value:
-    """A text as TOML reads it where it is a number, true or false; else the text itself."""
+    """Return a text as the number or boolean that TOML reads from it, or else the text itself."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -39,11 +45,17 @@ def typed(text: str) -> Value:
 
 @dataclass(frozen=True)
 class Law:
-    """A `[[law]]`.
+    """A table `[[law]]` of a scenario.
 
-    kind: its name in `forebay laws`.
-    params: name and value as a text such as "200p" or "0.5"; the others have their defaults.
-    label: its name in reports; `kind` where it is empty.
+    Attributes
+    ----------
+    kind : str
+        Name of the law in `forebay laws`.
+    params : Iterable[tuple[str, str]], default ()
+        Names of parameters, with values as texts such as "200p" or "0.5"; others have their
+        defaults.
+    label : str, default ''
+        Name in reports; `kind` if it is empty.
     """
 
     kind: str
@@ -51,18 +63,28 @@ class Law:
     label: str = ""
 
     def table(self) -> dict[str, Value]:
+        """Return the table."""
         label: dict[str, Value] = {"label": self.label} if self.label else {}
         return {"kind": self.kind, **label, **{name: typed(text) for name, text in self.params}}
 
     def text(self) -> str:
-        """The table alone, to be put into a scenario."""
+        """Return the table as TOML, to be added to a scenario."""
         return tomlkit.dumps({"law": [self.table()]}).strip()
 
 
 @dataclass(frozen=True)
 class Group:
-    """A class of flows: their sender by its name in `--tcp`, how many, and their propagation both
-    ways as a text."""
+    """A group of flows with the same sender and round trip.
+
+    Attributes
+    ----------
+    tcp : str
+        The sender, by its name in `--tcp`.
+    flows : float
+        Number of flows.
+    rtt : str
+        Propagation round trip, as a text with a unit.
+    """
 
     tcp: str
     flows: float
@@ -70,24 +92,51 @@ class Group:
 
     @property
     def rtt_s(self) -> float:
+        """The propagation round trip in seconds."""
         return quantity("--rtt", self.rtt, "time")
 
 
 @dataclass(frozen=True)
 class Dumbbell:
-    """Long-lived flows, of Reno if nothing else is said, over one bottleneck, from their start on.
+    """A scenario with long-lived flows over one bottleneck.
 
-    rate, packet, rtt: texts with units; rtt is propagation, both ways.
-    delay_s: of the bottleneck, one way; the rest of the RTT is in the access links.
-    measure_from_s: when measuring begins; it ends with the run.
-    fastest_bps: greatest rate of the bottleneck, where a sweep changes it.
-    groups: classes of flows in place of `flows` and `rtt`, each with its sender's name in scenarios
-        and what that asks for as `ecn`.
-    rate_trace: file of a recorded link; `rate` is then what its law is told.
-    l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
-    target_pkts: set-point for QACD; each law's own where it is None.
-    changes: keys with the values that they get at a time in s.
-    sweep: key of the scenario, or several with commas between them, to the values that it takes.
+    Attributes
+    ----------
+    title : str
+        Title of the scenario.
+    duration_s : float
+        Duration of a run in seconds.
+    measure_from_s : float
+        Start of the measurement, which ends with the run.
+    rate : str
+        Rate of the bottleneck, as a text with a unit.
+    fastest_bps : float
+        Largest rate of the bottleneck if a sweep changes it.
+    delay_s : float
+        One-way delay of the bottleneck; the rest of the round trip is in the access links.
+    buffer_pkts : int
+        Buffer of the bottleneck in packets.
+    flows : int
+        Number of flows, whose sender is Reno.
+    packet : str
+        Packet size, as a text with a unit.
+    rtt : str
+        Propagation round trip, as a text with a unit.
+    laws : Sequence[Law]
+        The laws.
+    target_pkts : float, optional
+        Set-point for QACD; None uses that of each law.
+    sweep : Mapping[str, Sequence[Value] | Sequence[Sequence[Value]]]
+        The values of a key, or of several keys separated by commas.
+    l4s_flows : int, default 0
+        Number of additional flows of Prague with ECT(1); the bottleneck then marks.
+    groups : Sequence[tuple[Group, str, str | bool]], default ()
+        Groups that replace `flows` and `rtt`, each with the name of its sender in scenarios and the
+        value of `ecn` that the sender needs.
+    rate_trace : str, optional
+        File of a recorded link; `rate` is then the rate that its law assumes.
+    changes : Sequence[tuple[float, Mapping[str, Value]]], default ()
+        Times in seconds, each with the keys that change and their new values.
     """
 
     title: str
@@ -109,7 +158,7 @@ class Dumbbell:
     changes: Sequence[tuple[float, Mapping[str, Value]]] = ()
 
     def text(self) -> str:
-        """The scenario file."""
+        """Return the scenario in TOML."""
         end = f"{self.duration_s:g}s"
         bottleneck: dict[str, Value] = {
             "rate": self.rate,
@@ -139,7 +188,7 @@ class Dumbbell:
         return tomlkit.dumps(document)
 
     def _traffic(self) -> list[dict[str, Any]]:
-        """The tables of the flows."""
+        """Return the tables of the flows."""
         access_mbps = 1e-6 * max(ACCESS_BPS, 2 * self.fastest_bps)
         start = tomlkit.inline_table()
         start["uniform"] = ["0s", "1s"]

@@ -1,7 +1,8 @@
-"""Experiments that are called by name, such as `pi-pd/load`: which there are, and where.
+"""Find experiments that are called by name, such as `pi-pd/load`.
 
-Those of a folder `experiments` here come first, then those that come with Forebay: the checkout's
-where it runs from one, else the package's (docs/contribute/decisions/017).
+Experiments in a folder `experiments` of the working directory come first, then those of Forebay:
+from the checkout if Forebay runs from one, or else from the package
+(docs/contribute/decisions/017).
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from pathlib import Path
 
 from forebay._native import ScenarioError
 
-#: Folder of the experiments, in a checkout, in the package and here.
+#: Name of the folder of experiments in a checkout, in the package and in the working directory.
 FOLDER = "experiments"
-#: Files in it that are no scenarios.
+#: Names of files in that folder which are not scenarios.
 CLAIMS, SUITE = ".claims.toml", "suite.toml"
-#: A folder and a file, as one types it.
+#: The name of an experiment as a user types it: a folder and a file.
 NAME = re.compile(rf"(?:{FOLDER}/)?([\w-]+)/([\w-]+)(?:\.toml)?")
 
 
 def own() -> Path:
-    """The experiments that come with Forebay."""
+    """Return the folder of the experiments that come with Forebay."""
     package = Path(__file__).parents[1]
     checkout = package.parents[1]
     if (checkout / "Cargo.toml").is_file() and (checkout / FOLDER).is_dir():
@@ -32,17 +33,17 @@ def own() -> Path:
 
 
 def folders() -> dict[str, Path]:
-    """Folders of experiments by name; of two with one name, the one here."""
-    found: dict[str, Path] = {}
+    """Return the folders of experiments by name; the working directory comes first."""
+    by_name: dict[str, Path] = {}
     for root in (Path(FOLDER), own()):
         if root.is_dir():
             for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-                found.setdefault(folder.name, folder)
-    return found
+                by_name.setdefault(folder.name, folder)
+    return by_name
 
 
 def scenarios() -> dict[str, Path]:
-    """Scenarios by name, such as `pi-pd/load`."""
+    """Return the scenarios by name, such as `pi-pd/load`."""
     return {
         f"{folder.name}/{file.stem}": file
         for folder in folders().values()
@@ -52,7 +53,11 @@ def scenarios() -> dict[str, Path]:
 
 
 def path(name: str | os.PathLike[str]) -> Path:
-    """The file that is meant: one of that name here, else the experiment, else the name itself."""
+    """Return the file that a name means.
+
+    A file of that name in the working directory comes first, then an experiment, then the name
+    itself.
+    """
     file = Path(name)
     experiment = NAME.fullmatch(file.as_posix())
     if experiment is None or file.is_file():
@@ -61,7 +66,13 @@ def path(name: str | os.PathLike[str]) -> Path:
 
 
 def shown(file: Path) -> str:
-    """What to call a file in pages and commands: of our own, what is the same on any machine."""
+    """Return the name of a file for pages and commands.
+
+    Parameters
+    ----------
+    file : Path
+        The file. A file of Forebay's own experiments has the same name on every machine.
+    """
     inside = own()
     if not file.is_relative_to(inside):
         return str(file)
@@ -69,7 +80,10 @@ def shown(file: Path) -> str:
 
 
 def stem(name: str | os.PathLike[str]) -> str:
-    """A name for the folder of results: of a file, its own; of an experiment, all of it."""
+    """Return the name of the folder for results of a scenario.
+
+    It is the stem of a file, or the name of an experiment with "-" between its parts.
+    """
     file = Path(name)
     experiment = NAME.fullmatch(file.as_posix())
     if experiment is None or file.is_file() or path(file) == file:
@@ -78,22 +92,33 @@ def stem(name: str | os.PathLike[str]) -> str:
 
 
 def missing(name: str, reason: str) -> ScenarioError:
-    """What to say of a scenario that cannot be read, with the experiments of similar names."""
+    """Return the error about a scenario that cannot be read, with experiments of similar names.
+
+    Parameters
+    ----------
+    name : str
+        The name that was given.
+    reason : str
+        Why it cannot be read.
+    """
     near = ", ".join(_near(name))
-    which = f"such as {near}" if near else "of `forebay experiments`"
+    proposal = f"such as {near}" if near else "of `forebay experiments`"
     return ScenarioError(
-        f"{name}: {reason}, allowed: a scenario file in TOML, or an experiment {which}"
+        f"{name}: {reason}; expected a scenario file in TOML, or an experiment {proposal}"
     )
 
 
 def _near(name: str) -> Iterator[str]:
-    """Experiments that may be meant: all of a folder, or those of a name that is almost this."""
-    known = list(scenarios())
+    """Yield experiments with similar names.
+
+    They are all experiments of a folder, or those whose name is almost the same.
+    """
+    names = list(scenarios())
     typed = name.removeprefix(f"{FOLDER}/").removesuffix(".toml").strip("/")
-    of_folder = [one for one in known if one.partition("/")[0] == typed]
+    of_folder = [experiment for experiment in names if experiment.partition("/")[0] == typed]
     if of_folder:
         yield from of_folder
     elif "/" in typed:
-        yield from get_close_matches(typed, known, n=3)
+        yield from get_close_matches(typed, names, n=3)
     else:
-        yield from (one for one in known if one.partition("/")[2] == typed)
+        yield from (experiment for experiment in names if experiment.partition("/")[2] == typed)

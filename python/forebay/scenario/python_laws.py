@@ -1,7 +1,7 @@
-"""Laws prototyped in Python: what they look like, where they are, and which parameters they have.
+"""Laws written in Python: how they are loaded, which parameters they have, and how they are called.
 
-The Rust module calls `named` and `brought`, makes a law of what they describe, and calls its hooks;
-`blame` words what one of them does wrong.
+The native module calls `named` and `brought`, builds a law from the description, and calls its
+hooks; `blame` writes the message about a hook that fails.
 """
 
 from __future__ import annotations
@@ -33,42 +33,64 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-#: Makes a law for a queue: its class, or a function. It takes the parameters by their names.
+#: A class or a function that builds a law; it takes the parameters by name.
 Prototype = Callable[..., Any]
 
 
 class Controller:
-    """A law written in Python. Every run makes a fresh one; this base class is not needed, and
-    adds nothing but types.
+    """A law written in Python.
 
-    Its hooks, of which it has at least one:
+    Every run builds a new instance. A law need not inherit from this class, which only adds types.
 
-    - `sample(self, queue) -> float`, each `interval` (seconds, or a text such as "10ms"): the
-      probability of a signal for each packet until the next sample;
-    - `on_enqueue(self, queue, packet) -> str` for each arrival, and
-    - `on_dequeue(self, queue, packet) -> str` for each departure: "pass", "mark" or "drop".
-      "mark" sets CE on an ECN-capable packet and drops any other. `queue` is without the packet.
+    A law has at least one of these hooks:
+
+    - `sample(self, queue) -> float` is called each `interval` (seconds, or a text such as "10ms")
+      and returns the probability with which each packet is signalled until the next sample.
+    - `on_enqueue(self, queue, packet) -> str` is called for each arrival, and
+    - `on_dequeue(self, queue, packet) -> str` for each departure. They return "pass", "mark" or
+      "drop"; "mark" sets CE on an ECN-capable packet and drops any other. `queue` does not include
+      the packet.
 
     The fields of a dataclass are its parameters, with the types of `quantities`. `target`, in
-    packets or a text such as "15ms", is the set-point that QACD is taken against where the scenario
-    has none; `label` is the name in reports, the name of the class without it.
+    packets or as a text such as "15ms", is the set-point against which QACD is computed if the
+    scenario has none. `label` is the name in reports, by default the name of the class.
+
+    Attributes
+    ----------
+    rng : random.Random
+        Random numbers that are determined by the seed; available from the first hook on.
     """
 
-    #: Random numbers that are the same for the same seed; there from the first hook on. The types
-    #: of a dataclass are looked up with those of its bases: this one's module has to be loaded.
+    # typing.get_type_hints resolves the types of a dataclass with those of its bases, so `random`
+    # must be imported in this module.
     rng: random.Random
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """What a scenario may set: a field of a dataclass."""
+    """Attributes
+    ----------
+    parameter of a law in Python
+        a field of its dataclass.
+    name : str
+        Name of the field.
+    unit : str
+        "s", "p", "bit/s", "B", or "" for a plain number.
+    shape : str
+        "number", "integer", "flag" or "text".
+    default : bool | int | float | str | None
+        The default, as a scenario writes it; None if the parameter is required.
+    low : float
+        The smallest value.
+    high : float
+        The largest value.
+    doc : str
+        A sentence about the parameter.
+    """
 
     name: str
-    #: "s", "p", "bit/s", "B", or "" for what has none
     unit: str
-    #: "number", "integer", "flag" or "text"
     shape: str
-    #: as a scenario writes it; None where it must be given
     default: bool | int | float | str | None
     low: float
     high: float
@@ -77,23 +99,41 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """A law in Python, as the Rust module reads it."""
+    """The description of a law in Python, as the native module reads it.
 
-    #: its name in a scenario
+    Attributes
+    ----------
+    kind : str
+        Its name in a scenario.
+    label : str
+        Its name in reports.
+    source : str
+        Its file, its name in the file, and the start of a hash of the file.
+    params : list[Parameter]
+        Its parameters.
+    constants : list[tuple[str, str]]
+        Set-point and interval, as a scenario writes them, if they are not parameters.
+    made : Callable[[dict[str, Any]], LawHooks]
+        A function that builds the law from values of its parameters.
+    """
+
     kind: str
     label: str
-    #: its file, its name there, and the start of a hash of the file
     source: str
     params: list[Parameter]
-    #: its set-point and interval where they are no parameters
     constants: list[tuple[str, str]]
     made: Callable[[dict[str, Any]], LawHooks]
 
 
 def load(text: str) -> str | Prototype:
-    """What `path/to/file.py:NAME` names, a class as a rule; any other text is a law's name.
+    """Return the class that `path/to/file.py:NAME` names.
 
-    Raises `ScenarioError` where the file or the name is not there, or the file fails.
+    Any other text is returned unchanged: it is the name of a law.
+
+    Raises
+    ------
+    ScenarioError
+        If the file or the name does not exist, or the file fails.
     """
     if text.endswith(".py"):
         raise ParameterError("laws", text, "a law, or FILE.py:CLASS")
@@ -102,21 +142,45 @@ def load(text: str) -> str | Prototype:
 
 
 def named(kind: str, scenario: str | None) -> Described:
-    """The law FILE.py:NAME, as from the folder of the scenario that names it, or else the present
-    folder. Raises `ScenarioError`."""
+    """Return the description of the law FILE.py:NAME.
+
+    Parameters
+    ----------
+    kind : str
+        The law as the scenario writes it.
+    scenario : str | None
+        Path of the scenario, to whose folder FILE.py is relative; None for the working directory.
+
+    Raises
+    ------
+    ScenarioError
+        If the file or the name does not exist, or the file fails.
+    """
     return _described(_load(kind, scenario), kind)
 
 
 def brought(prototype: Prototype) -> Described:
-    """The law of a class, or of a function, that the caller has. Raises `ScenarioError`."""
+    """Return the description of a class or a function that the caller holds.
+
+    Raises
+    ------
+    ScenarioError
+        If it does not describe a law.
+    """
     return _described(prototype, None)
 
 
 def digest(prototype: Prototype) -> str | None:
-    """SHA-256 of the file that a prototype comes from, or else of its own text; None where there is
-    neither, as for a class that was typed in.
+    """Return the SHA-256 of the file that defines a law, or else of its source text.
 
-    With its parameters it tells two laws apart. What the file imports does not count.
+    Together with its parameters the digest identifies a law. Modules that the file imports are not
+    covered.
+
+    Returns
+    -------
+    str | None
+        The digest; None if there is no source, for example for a class that was typed into an
+        interpreter.
     """
     plain = inspect.unwrap(getattr(prototype, "func", prototype))
     file = _file(plain)
@@ -128,19 +192,21 @@ def digest(prototype: Prototype) -> str | None:
 
 
 def _file(prototype: object) -> Path | None:
+    """Return the file that defines an object; None if there is none."""
     module = sys.modules.get(getattr(prototype, "__module__", ""))
     file = getattr(module, "__file__", None)
     return Path(file) if file else None
 
 
 def _load(kind: str, scenario: str | None) -> Prototype:
+    """Return the object FILE.py:NAME."""
     path, _, name = kind.rpartition(":")
     file = Path.cwd() / (Path(scenario).parent if scenario else "") / path
     if not file.is_file():
         expected = "FILE.py:CLASS with a file that exists"
         if not scenario:
             raise ParameterError("laws", kind, expected)
-        raise ScenarioError(f'{scenario}: law.kind: found "{kind}", allowed: {expected}')
+        raise ScenarioError(f'{scenario}: law.kind: "{kind}" is not valid; expected {expected}')
     module = _module(file, path)
     prototype = getattr(module, name, None)
     if not callable(prototype):
@@ -149,17 +215,18 @@ def _load(kind: str, scenario: str | None) -> Prototype:
             for key, value in vars(module).items()
             if isinstance(value, type) and value.__module__ == module.__name__
         ]
-        known = ", ".join(classes) or "no class is defined there"
-        raise ScenarioError(f"{path}: found no {name}, allowed: {known}")
+        defined = ", ".join(classes) or "no class is defined there"
+        raise ScenarioError(f"{path}: there is no class {name}; expected {defined}")
     return cast("Prototype", prototype)
 
 
-def _module(file: Path, shown: str) -> ModuleType:
+def _module(file: Path, name_in_messages: str) -> ModuleType:
+    """Run a file as a module and return the module."""
     spec = importlib.util.spec_from_file_location(f"forebay_prototype_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Before it runs: dataclasses and pickles look their module up by name.
+    # Registered before it runs: dataclasses and pickles look up their module by name.
     sys.modules[spec.name] = module
     try:
         with _importing_from(file.parent):
@@ -168,13 +235,15 @@ def _module(file: Path, shown: str) -> ModuleType:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == file]
         line = frames[-1].lineno if frames else getattr(error, "lineno", None)
         at = f" in line {line}" if line else ""
-        raise ScenarioError(f"{shown}: failed{at}: {type(error).__name__}: {error}") from error
+        raise ScenarioError(
+            f"{name_in_messages}: failed{at}: {type(error).__name__}: {error}"
+        ) from error
     return module
 
 
 @contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """What the file imports may lie beside it, as for a script."""
+    """Enter a context in which a file may import modules of its own folder, as a script may."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -183,11 +252,12 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 
 def _described(prototype: Prototype, kind: str | None) -> Described:
+    """Return the description of a law."""
     name = getattr(prototype, "__name__", type(prototype).__name__)
     params = list(_parameters(prototype, name))
-    taken = {param.name for param in params}
+    param_names = {param.name for param in params}
     like = _example(prototype, name, params)
-    label = name if "label" in taken else getattr(like, "label", None)
+    label = name if "label" in param_names else getattr(like, "label", None)
     if label is None:
         label = like.__name__ if isinstance(like, type) else type(like).__name__
     if not isinstance(label, str):
@@ -200,16 +270,16 @@ def _described(prototype: Prototype, kind: str | None) -> Described:
         label=label,
         source=f"{source}, SHA-256 {sha[:16]}" if sha else "",
         params=params,
-        constants=list(_constants(like, label, taken)),
+        constants=list(_constants(like, label, param_names)),
         made=lambda values: make(prototype, values),
     )
 
 
 def _example(prototype: Prototype, name: str, params: list[Parameter]) -> object:
-    """One of them with its defaults, or else the class."""
+    """Return an instance with default parameters, or else the class."""
     if any(param.default is None for param in params):
         return prototype
-    # Its defaults may be texts with a unit, which a run turns into numbers.
+    # Defaults may be texts with a unit, which only a run turns into numbers.
     if params:
         return prototype if isinstance(prototype, type) else object()
     try:
@@ -221,10 +291,10 @@ def _example(prototype: Prototype, name: str, params: list[Parameter]) -> object
         raise ParameterError("laws", error, expected, item=name) from error
 
 
-def _constants(like: object, label: str, taken: set[str]) -> Iterator[tuple[str, str]]:
-    """Set-point and interval as a scenario writes them."""
+def _constants(like: object, label: str, param_names: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the set-point and the interval as a scenario writes them."""
     target, interval = (
-        None if key in taken else getattr(like, key, None) for key in ("target", "interval")
+        None if key in param_names else getattr(like, key, None) for key in ("target", "interval")
     )
     if target is not None:
         key = f"{label}.target"
@@ -241,7 +311,7 @@ def _constants(like: object, label: str, taken: set[str]) -> Iterator[tuple[str,
 
 
 SHAPES = {float: "number", int: "integer", bool: "flag", str: "text"}
-#: How a number becomes a text with its unit.
+#: The functions that write a number with its unit.
 WRITTEN: dict[str, Callable[[Any], str]] = {
     "s": quantities.time,
     "p": quantities.packets,
@@ -251,6 +321,7 @@ WRITTEN: dict[str, Callable[[Any], str]] = {
 
 
 def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
+    """Yield the parameters of a dataclass."""
     if not (isinstance(prototype, type) and dataclasses.is_dataclass(prototype)):
         return
     try:
@@ -267,8 +338,8 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
         if plain not in SHAPES:
             expected = "float, int, bool, str, or a type of forebay.units"
             item = f"{name}.{field.name}"
-            raise ParameterError("laws", field.type, expected, reason="a type", item=item)
-        # The last is the outermost: it narrows what the type itself allows.
+            raise ParameterError("laws", field.type, expected, item=item)
+        # The last range is the outermost and narrows the range of the type itself.
         bounds = [extra for extra in extras if isinstance(extra, quantities.Range)]
         low, high = (bounds[-1].low, bounds[-1].high) if bounds else (-math.inf, math.inf)
         yield Parameter(
@@ -283,6 +354,7 @@ def _parameters(prototype: Prototype, name: str) -> Iterator[Parameter]:
 
 
 def _default(field: dataclasses.Field[Any], unit: str) -> bool | int | float | str | None:
+    """Return the default of a field as a scenario writes it."""
     value = field.default
     if field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
@@ -293,62 +365,99 @@ def _default(field: dataclasses.Field[Any], unit: str) -> bool | int | float | s
     return cast("bool | int | float | str", value)
 
 
-#: Hooks that a law may have, with what each may return.
+#: The hooks of a law, with the values that each may return.
 HOOKS = {
     "sample": "a probability, 0 to 1",
     "on_enqueue": '"pass", "mark" or "drop"',
     "on_dequeue": '"pass", "mark" or "drop"',
 }
-#: Most lines of a law's own calls under what it raised.
+#: The largest number of calls to list below the exception of a law.
 MOST_CALLS = 4
 
 
 class UnfitError(Exception):
-    """A class that makes no law: its `key`, what was `found`, and what is `allowed`."""
+    """A class that does not make a law.
 
-    def __init__(self, key: str, found: str, allowed: str) -> None:
-        self.key, self.found, self.allowed = key, found, allowed
-        super().__init__(f"{key}: found {found}, allowed: {allowed}")
+    Attributes
+    ----------
+    key : str
+        The part of the class that is at fault.
+    found : str
+        The present state of that part.
+    allowed : str
+        The required state.
+    """
+
+    def __init__(self, key: str, fault: str, requirement: str) -> None:
+        self.key, self.found, self.allowed = key, fault, requirement
+        super().__init__(f"{key}: {fault} is not valid; expected {requirement}")
 
 
 @dataclass(frozen=True)
 class LawHooks:
-    """One law, as the Rust module calls it."""
+    """A law as the native module calls it.
 
-    #: seconds, or a text with a unit; None without `sample`
+    Attributes
+    ----------
+    interval : object
+        Seconds, or a text with a unit; None without `sample`.
+    sample : Callable[..., object] | None
+        The hook `sample`, if any.
+    on_enqueue : Callable[..., object] | None
+        The hook `on_enqueue`, if any.
+    on_dequeue : Callable[..., object] | None
+        The hook `on_dequeue`, if any.
+    seeded : Callable[[int], None]
+        A function that takes the seed for the law's random numbers.
+    blame : Callable[[str, BaseException | None, object], str]
+        A function that takes the name of a hook, and the exception that it raised or else the value
+        that it returned, and returns a message.
+    """
+
     interval: object
     sample: Callable[..., object] | None
     on_enqueue: Callable[..., object] | None
     on_dequeue: Callable[..., object] | None
-    #: takes a seed for the law's random numbers
     seeded: Callable[[int], None]
-    #: takes the name of a hook with what it raised, or else with what it returned; gives words
     blame: Callable[[str, BaseException | None, object], str]
 
 
 def make(prototype: Callable[..., Any], values: dict[str, Any]) -> LawHooks:
-    """A law with these parameters. Raises `UnfitError`."""
+    """Build a law with these parameters.
+
+    Parameters
+    ----------
+    prototype : Callable[..., Any]
+        The class or function.
+    values : dict[str, Any]
+        The values of its parameters by name.
+
+    Raises
+    ------
+    UnfitError
+        If the object is not a law.
+    """
     try:
         law = prototype(**values)
     except Exception as error:
-        found = f"{type(error).__name__}: {error}{_at(error)}"
-        raise UnfitError("kind", found, "a class that takes its parameters") from error
+        fault = f"{type(error).__name__}: {error}{_at(error)}"
+        raise UnfitError("kind", fault, "a class that takes its parameters") from error
     hooks = {name: getattr(law, name, None) for name in HOOKS}
     for name, hook in hooks.items():
         if hook is not None and not callable(hook):
             raise UnfitError(name, repr(hook), f"a method that returns {HOOKS[name]}")
     if not any(hooks.values()):
-        found = f"nothing to call in {type(law).__name__}"
-        allowed = "a method sample, which returns a probability, on_enqueue or on_dequeue"
-        raise UnfitError("sample", found, allowed)
+        fault = f"nothing to call in {type(law).__name__}"
+        requirement = "a method sample, which returns a probability, on_enqueue or on_dequeue"
+        raise UnfitError("sample", fault, requirement)
     interval = getattr(law, "interval", None)
     if hooks["sample"] and interval is None:
-        allowed = 'the time between two samples: seconds, or a text such as "15ms"'
-        raise UnfitError("interval", "nothing", allowed)
+        requirement = 'the time between two samples: seconds, or a text such as "15ms"'
+        raise UnfitError("interval", "nothing", requirement)
 
     def seeded(seed: int) -> None:
         if not hasattr(law, "rng"):
-            # A frozen dataclass gets it, too; one with slots has no place for it.
+            # object.__setattr__ also works on a frozen dataclass; a class with slots has no room.
             try:
                 object.__setattr__(law, "rng", random.Random(seed))
             except AttributeError:
@@ -363,10 +472,10 @@ def make(prototype: Callable[..., Any], values: dict[str, Any]) -> LawHooks:
 
 
 def interrupter() -> Callable[[], None]:
-    """Stops what Python runs in this thread, called from another one.
+    """Return a function that interrupts the Python code of this thread, for use by another thread.
 
-    A thread that runs no Python at that time does not hear of it. Signals reach the main thread
-    alone, and runs have threads of their own.
+    Signals reach only the main thread, and runs have threads of their own. A thread that runs no
+    Python code at that moment is not interrupted.
     """
     thread = ctypes.c_ulong(threading.get_ident())
 
@@ -377,25 +486,37 @@ def interrupter() -> Callable[[], None]:
 
 
 def blame(law: object, name: str, error: BaseException | None, value: object) -> str:
-    """File, line and hook; what it raised, or else returned; and what is allowed."""
+    """Return the message about a hook that failed: file, line, hook, and the fault.
+
+    Parameters
+    ----------
+    law : object
+        The law.
+    name : str
+        Name of the hook.
+    error : BaseException | None
+        The exception that the hook raised; None if it returned an invalid value.
+    value : object
+        The value that it returned.
+    """
     hook = f"{type(law).__name__}.{name}"
     if error is None:
         method = getattr(law, name)
         code = getattr(inspect.unwrap(method), "__code__", None)
         where = f"{_shown(code.co_filename)}:{_return_line(code)}: " if code else ""
-        return f"{where}{hook}: found {_short(value)}, allowed: {HOOKS[name]}"
+        return f"{where}{hook}: {_short(value)} is not valid; expected {HOOKS[name]}"
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{_shown(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
     calls = [
         f"\n    {_shown(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}"
         for frame in frames[-MOST_CALLS:]
     ]
-    said = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return f"{where}{hook}: raised {said}{''.join(calls)}"
+    description = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"{where}{hook}: raised {description}{''.join(calls)}"
 
 
 def _return_line(code: CodeType) -> int:
-    """Line of the only `return` of a function, or else its first."""
+    """Return the line of the only `return` of a function, or else its first line."""
     lines = {
         step.positions.lineno
         for step in dis.get_instructions(code)
@@ -405,16 +526,18 @@ def _return_line(code: CodeType) -> int:
 
 
 def _at(error: Exception) -> str:
+    """Return the file and the line of an exception in parentheses."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     return f" ({_shown(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
 
 
 def _shown(file: str) -> str:
-    """A file as from the present folder, where it lies below it."""
+    """Return the name of a file, relative to the working directory if it lies below it."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
 def _short(value: object) -> str:
+    """Return a value in at most 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,7 +1,7 @@
-"""Qdiscs of Linux as tc(8) writes them, read as a law, its queue and its link.
+"""Read qdiscs of Linux, as tc(8) writes them, as a law, its queue and its link.
 
-`tc_text.py` reads the lines and what they count of a packet, `shapers.py` the shapers above the
-queue; `router.py` writes such lines. `qdiscs.toml` has the words of each qdisc.
+`tc_text` reads the lines and computes the bytes that they count per packet, `shapers` reads the
+shapers above the queue, and `router` writes such lines. `qdiscs.toml` has the words of each qdisc.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from forebay.scenario.router import HEADER_BYTES, device_header_bytes, packets_b
 from forebay.scenario.shapers import Place, Shaper
 from forebay.scenario.tc_text import NONE, Framing, SizeTable, Statement, error
 
-#: Qdiscs that hold no packets: what comes in, and hooks for classifiers.
+#: Qdiscs that hold no packets: hooks for received packets and for classifiers.
 HOOKS = {"ingress", "clsact"}
 #: Devices without a queue.
 NO_QUEUE = {"noqueue", "noop"}
 
-#: Under cake's bandwidth its memory is at least this, and four times the bytes of its `rtt`.
+#: Smallest memory of a cake with a bandwidth, which otherwise is four times the bytes of its `rtt`.
 CAKE_MEMORY_BYTES = 4 << 20
-#: Without a bandwidth it holds 10240 packets of full size.
+#: Memory of a cake without a bandwidth: 10240 packets of full size.
 UNLIMITED_MEMORY_BYTES = 10240 * 1514
-#: cake takes overheads of this range.
+#: Range of cake's overhead.
 OVERHEAD_BYTES = (-64, 256)
-#: The most packets that a scenario's buffer has.
+#: Largest buffer of a scenario in packets.
 MOST_PKTS = 1_000_000_000
-#: RED's greatest probability where a command leaves it out (tc-red(8)).
+#: RED's largest probability if a command omits it (tc-red(8)).
 RED_PROBABILITY = "0.02"
 #: DualPI2's rule for `max_rtt` and `typical_rtt` (`q_dualpi2.c`).
 MAX_OVER_TYPICAL_RTT = 6
@@ -50,7 +50,7 @@ class Site:
     packet_bytes : int
         The usual packet in a scenario.
     header_bytes : int
-        What tc counts of it besides.
+        Bytes that tc counts for a packet in addition.
     holds_packet : bool
         True if a shaper leaves the packet that it sends in the qdisc, as tbf does; a queue of the
         simulation does not hold it.
@@ -59,11 +59,11 @@ class Site:
     device_header_bytes : int
         The device's own header. A scenario's packet has what exceeds `header_bytes`.
     counted_bytes : int
-        What the shaper counts for a usual packet; 0 for the packet and its header.
-    unit_bytes : int
-        What the qdisc counts for a usual packet, by a size table; 0 for the packet and its header.
+        Bytes that the shaper counts for a usual packet; 0 for the packet and its header.
+    size_table : SizeTable or None
+        The size table (`stab`), from which the qdisc counts packets.
     from_show : bool
-        True for the words of `show`, which leaves out what is off.
+        True for the words of `show`, which omits options that are off.
     """
 
     packet_bytes: int
@@ -77,36 +77,39 @@ class Site:
 
     @property
     def plain_bytes(self) -> int:
-        """Return the size of a usual packet with its header."""
+        """The size of a usual packet with its header."""
         return self.packet_bytes + self.header_bytes
 
     @property
     def unit_bytes(self) -> int:
-        """Return what the qdisc counts for a usual packet."""
+        """The bytes that the qdisc counts for a usual packet."""
         if self.size_table is None:
             return self.plain_bytes
         return self.size_table.counted_bytes(self.plain_bytes)
 
     @property
     def held_pkts(self) -> int:
-        """Return the number of packets in the qdisc that are not in a simulated queue."""
+        """The number of packets in the qdisc that are not in a simulated queue."""
         return int(self.holds_packet)
 
     @property
     def memory_bytes(self) -> int:
-        """Return what the kernel counts of memory for a packet, as `memory_bytes` of tc.rs: a
-        power of two with the packet and room for headers, and 256 bytes of its own."""
+        """The memory that the kernel counts for a packet, as `memory_bytes` of tc.rs computes it.
+
+        It is a power of two with room for the packet and its headers, and 256 bytes for the
+        bookkeeping.
+        """
         return (1 << (self.plain_bytes + 255).bit_length()) + 256
 
     @property
     def service_s(self) -> float:
-        """Return how long the shaper takes for a usual packet; 0 without a shaper."""
+        """The time in seconds that the shaper needs for a usual packet; 0 without a shaper."""
         if not self.rate_bps:
             return 0.0
         return 8 * (self.counted_bytes or self.unit_bytes) / self.rate_bps
 
     def packets(self, counted: float) -> float:
-        """Return bytes that the qdisc counts as a number of usual packets."""
+        """Return a number of bytes that the qdisc counts as a number of usual packets."""
         return counted / self.unit_bytes
 
 
@@ -127,11 +130,11 @@ class Qdisc:
     rate_bps : int or None
         Rate of IP packets of the usual size; None where no line gives a rate.
     burst_bytes : int
-        What the shaper lets go at once after a pause, in bytes of IP packets.
+        Bytes of IP packets that the shaper releases at once after a pause.
     device : str
         The device in the lines; empty where they have none.
     framing : Framing or None
-        What a shaper that is not cake counts of an IP packet besides; None without one.
+        Bytes that a shaper other than cake adds to an IP packet; None without one.
     notes : list of str
         Sentences that a reader of the result must know.
     without_effect : list of str
@@ -247,6 +250,7 @@ def _passed_over(lines: Sequence[str]) -> str:
 
 
 def _short(line: str) -> str:
+    """Return a line in at most 40 characters."""
     return line if len(line) <= 40 else f"{line[:39]}…"
 
 
@@ -281,10 +285,21 @@ def _mbit(rate_bps: float) -> str:
 def queue(kind: str, words: Sequence[str], site: Site, burst_bytes: int = 0) -> Qdisc:
     """Return a qdisc from its words.
 
+    Parameters
+    ----------
+    kind : str
+        Name of the qdisc in tc.
+    words : Sequence[str]
+        The words after the kind.
+    site : Site
+        The place of the qdisc.
+    burst_bytes : int, default 0
+        Burst of the shaper above it, in bytes of IP packets.
+
     Raises
     ------
     ScenarioError
-        If the qdisc is not simulated, or for a word that it does not have.
+        If the qdisc is not simulated, or a word is unknown to it.
     """
     if kind not in _qdiscs():
         kinds = ", ".join(_qdiscs())
@@ -298,7 +313,7 @@ def queue(kind: str, words: Sequence[str], site: Site, burst_bytes: int = 0) -> 
     return _Reader(kind, site).read(words, burst_bytes)
 
 
-#: Why qdiscs that people often have are not simulated.
+#: Reasons why common qdiscs are not simulated.
 _NOT_SIMULATED = {
     "": "the kind of the qdisc is missing",
     "netem": "netem is a path and not a queue: its delay is the round-trip time of the flows",
@@ -309,7 +324,7 @@ _NOT_SIMULATED = {
 
 
 class _Reader:
-    """The words of one qdisc."""
+    """A reader of the words of one qdisc."""
 
     def __init__(self, kind: str, site: Site) -> None:
         self.kind = kind
@@ -328,14 +343,15 @@ class _Reader:
         self.without_effect: list[str] = []
 
     def read(self, words: Sequence[str], burst_bytes: int) -> Qdisc:
+        """Return the qdisc."""
         self._words(words)
         self._defaults()
-        known = self.qdisc["words"]
-        # After the flags, on which some depend.
+        entries = self.qdisc["words"]
+        # Values come after the flags, on which some of them depend.
         for word, text in self.given.items():
-            value = self._value(known[word]["as"], word, text)
-            if "key" in known[word]:
-                self.params[known[word]["key"]] = value
+            value = self._value(entries[word]["as"], word, text)
+            if "key" in entries[word]:
+                self.params[entries[word]["key"]] = value
         if "counts_line" in self.qdisc:
             self._count_line()
         self._coupled_rtt()
@@ -379,9 +395,11 @@ class _Reader:
                 self.given[word] = text
 
     def _idle(self, words: str, reason: str) -> None:
+        """Note words that have no effect on the simulation."""
         self.without_effect.append(f"{words} ({reason})" if reason else words)
 
     def _flag(self, word: str, entry: Mapping[str, Any]) -> None:
+        """Take a word without a value."""
         values = dict(entry.get("set", {}))
         self.ecn = values.pop("ecn", self.ecn)
         self.params.update(values)
@@ -417,7 +435,7 @@ class _Reader:
             self._thresholds()
 
     def _thresholds(self) -> None:
-        """Add what tc works out where a line of red leaves it out (`red_parse_opt`)."""
+        """Add the thresholds that tc computes if a line of red omits them (`red_parse_opt`)."""
         words = self.given
         size = {word: self._size(word, words.get(word, "0")) for word in ("limit", "min", "max")}
         largest = size["max"] or (size["min"] * 3 or size["limit"] // 4)
@@ -435,10 +453,11 @@ class _Reader:
             words.setdefault("probability", RED_PROBABILITY)
 
     def _size(self, word: str, text: str) -> int:
+        """Return a size in bytes."""
         return tc_text.size_bytes(f"{self.kind}: {word}", text)
 
     def _value(self, how: str, word: str, text: str) -> Value:
-        """Return the value of a parameter; what is not a parameter is kept in the reader."""
+        """Return the value of a parameter; the reader keeps values that are not parameters."""
         site, about = self.site, f"{self.kind}: {word}"
         match how:
             case "time":
@@ -504,7 +523,7 @@ class _Reader:
                 self.most_pkts = max(1, pkts)
 
     def _limit(self, about: str, pkts: int) -> None:
-        """Take a limit in packets; more than a scenario's buffer has is no limit at all."""
+        """Take a limit in packets; a limit above the largest buffer of a scenario is no limit."""
         if pkts > MOST_PKTS:
             self.notes.append(
                 f"{about} {pkts} is as good as none; the simulation has {MOST_PKTS} packets."
@@ -513,6 +532,7 @@ class _Reader:
         self.buffer = quantities.packets(max(1, pkts))
 
     def _whole_buffer(self) -> str:
+        """Return the size of the buffer with its unit."""
         buffer = self.buffer or quantities.size(self._memory_pkts() * self.site.packet_bytes)
         if self.most_pkts < math.inf:
             buffer = quantities.packets(min(int(buffer.removesuffix("p")), int(self.most_pkts)))
@@ -534,8 +554,8 @@ class _Reader:
         return quantities.time(interval_s)
 
     def _select(self, about: str, text: str) -> None:
-        """Leave a threshold out that is for packets of L4S alone: the simulated flows have none."""
-        # As C reads an integer: a leading zero makes it octal.
+        """Omit a threshold that applies only to packets of L4S: the simulated flows have none."""
+        # C reads an integer with a leading zero as octal.
         integer = "(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)"
         parts = re.fullmatch(f"{integer}/{integer}", text.lower())
         if parts is None:
@@ -544,7 +564,7 @@ class _Reader:
             int(part, 8 if part.isdigit() and part.startswith("0") else 0)
             for part in parts.groups()
         )
-        # Of the two bits of ECN, ECT(0) has 2 and packets without ECN have 0.
+        # The two bits of ECN are 2 for ECT(0), and 0 for packets without ECN.
         if any(bits & mask == value for bits in (0, 2)):
             self._idle(f"ce_threshold_selector {text}", "the simulated packets match it")
             return
@@ -555,20 +575,22 @@ class _Reader:
         )
 
     def _counted_s(self) -> float:
-        """Return how much longer the delay is that the qdisc estimates from its backlog, by the
-        packet that is being sent."""
+        """Return the excess of the qdisc's estimate over the delay of a simulated queue.
+
+        An estimate from the backlog includes the packet that is being sent.
+        """
         estimated = self.params.get("estimator") == self.qdisc.get("estimator_of_backlog", "")
         return self.site.service_s if estimated and self.site.holds_packet else 0.0
 
     def _backlog(self) -> None:
-        """Set the backlog below which it is silent, where that holds the packet being sent."""
+        """Set the backlog below which the law is silent, less the packet that is being sent."""
         pkts = self.qdisc.get("least_backlog_pkts")
         if pkts is not None and self.site.holds_packet:
             bytes_ = (pkts - self.site.held_pkts) * self.site.packet_bytes
             self.params["least_backlog"] = quantities.size(bytes_)
 
     def _count_line(self) -> None:
-        """Set what cake counts of a packet on the line."""
+        """Set the bytes that cake counts for a packet on the line."""
         site = self.site
         overhead = self.line.overhead_bytes(site.header_bytes, site.device_header_bytes)
         if overhead < 0:
@@ -593,7 +615,7 @@ class _Reader:
             )
 
     def _coupled_rtt(self) -> None:
-        """Set what tc works out from the longest and the typical round-trip time."""
+        """Set the parameters that tc computes from the longest and the typical round-trip time."""
         times = {
             word: tc_text.seconds(f"dualpi2: {word}", self.given[word])
             for word in ("max_rtt", "typical_rtt")
@@ -614,12 +636,15 @@ class _Reader:
         }
 
     def _memory_pkts(self) -> int:
-        """Return what cake has memory for where the line says nothing."""
+        """Return the number of packets for which cake has memory by default."""
         return default_memory_pkts(self.own_bps or 0, self.site, self.given.get("rtt", "100ms"))
 
     def _weight(self, burst_pkts: float) -> float:
-        """Return iproute2's weight: 2^-W with the least W for which a burst keeps the mean below
-        `min` (`tc_red_eval_ewma`; Floyd and Jacobson 1993, section VI, eq. 3)."""
+        """Return the weight of RED's average that iproute2 computes from a burst.
+
+        It is 2^-W with the smallest W for which a burst keeps the mean below `min`
+        (`tc_red_eval_ewma`; Floyd and Jacobson 1993, section VI, eq. 3).
+        """
         least_pkts = self._size("min", self.given["min"]) / self._size("avpkt", self.given["avpkt"])
         weights = (2.0**-log for log in range(1, 32))
         rest = burst_pkts + 1 - least_pkts
@@ -676,7 +701,17 @@ def words_of_keys(kind: str) -> dict[str, str]:
 
 
 def default_memory_pkts(own_bps: float, site: Site, interval: str = "100ms") -> int:
-    """Return the packets that cake has memory for by default (`cake_reconfigure`)."""
+    """Return the number of packets for which cake has memory by default (`cake_reconfigure`).
+
+    Parameters
+    ----------
+    own_bps : float
+        Bandwidth of cake in bit/s; 0 for unlimited.
+    site : Site
+        The place of the qdisc.
+    interval : str, default '100ms'
+        The option `rtt` of cake.
+    """
     memory_bytes = UNLIMITED_MEMORY_BYTES
     if own_bps:
         interval_s = tc_text.seconds("rtt", interval)
@@ -685,7 +720,7 @@ def default_memory_pkts(own_bps: float, site: Site, interval: str = "100ms") -> 
 
 
 def _values(how: str, rest: Sequence[str]) -> int:
-    """Return how many values a word has, of the words after it."""
+    """Return the number of a word's values among the words after it."""
     if how == "priomap":
         return next((i for i, word in enumerate(rest) if not word.isdigit()), len(rest))
     if how == "qevent":
@@ -701,18 +736,24 @@ def _step_s(about: str, text: str) -> float:
 
 
 def _parts_of_256(gain: float, *, from_show: bool = False) -> int:
-    """Return dualpi2's gain in parts of 256: tc cuts what it is given, and `show` rounds to six
-    digits."""
+    """Return a gain of dualpi2 in parts of 256.
+
+    tc truncates the value of a command, and `show` rounds it to six digits.
+    """
     return round(256 * gain) if from_show else math.floor(256 * gain)
 
 
 def _kernel_gain(parts: int) -> float:
-    """Return a gain per second from tc's parts of 256, which `dualpi2_scale_alpha_beta` turns into
-    whole parts of 64·2³²/10⁹ (`linux_gain` of pi2.rs is the inverse)."""
+    """Return a gain per second from tc's parts of 256.
+
+    `dualpi2_scale_alpha_beta` turns them into whole parts of 64·2³²/10⁹; `linux_gain` of pi2.rs is
+    the inverse.
+    """
     return math.floor(parts * (2**32 - 1) / 4e9) * 1e9 / 64 / 2**32
 
 
 @cache
 def _qdiscs() -> dict[str, dict[str, Any]]:
+    """Return the words of each qdisc, from `qdiscs.toml`."""
     text = resources.files("forebay.scenario").joinpath("qdiscs.toml").read_text("utf-8")
     return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""A law with its numbers as settings of a router: lines of tc(8), and OpenWrt's SQM."""
+"""Write a law as settings of a router: lines of tc(8), and the configuration of OpenWrt's SQM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERLESS = re.compile(
 )
 #: The device in printed lines that were not read from lines of another device.
 DEVICE = "eth0"
-#: The parameter of a queue that holds itself to a rate.
+#: The parameter of a queue that shapes itself to a rate.
 OWN_RATE = "bandwidth"
 
 
@@ -38,11 +38,11 @@ class Router:
     Attributes
     ----------
     tc : list of str
-        Commands that hold the device to the rate and put the qdisc there.
+        Commands that shape the device to the rate and install the qdisc.
     sqm : list of str
         The section of `/etc/config/sqm`.
     rounded : list of str
-        Sentences on what the qdisc has otherwise than asked for.
+        Sentences on parameters that the qdisc rounds.
     basis : str
         The sentence that relates the shaper's rate to that of IP packets.
     """
@@ -57,15 +57,31 @@ def shaper_bps(rate_bps: float, packet_bytes: float, header_bytes: float = HEADE
     """Return the rate that tbf or htb needs to carry `rate_bps` of IP packets.
 
     A shaper of Linux counts each packet with the header of its device; a rate of Forebay counts
-    the IP packets alone. For 1500-byte packets on Ethernet the shaper's rate is 1514/1500 of it.
+    only the IP packets. For 1500-byte packets on Ethernet the shaper needs 1514/1500 of the rate.
+
+    Parameters
+    ----------
+    rate_bps : float
+        Rate of IP packets in bit/s.
+    packet_bytes : float
+        Size of an IP packet.
+    header_bytes : float, default HEADER_BYTES
+        Bytes that the shaper counts in addition.
     """
     return round(rate_bps * (packet_bytes + header_bytes) / packet_bytes)
 
 
 def packets_bps(counted_bps: float, packet_bytes: float, header_bytes: float = HEADER_BYTES) -> int:
-    """Return the rate of IP packets that a shaper of `counted_bps` carries.
+    """Return the rate of IP packets that a shaper carries; the inverse of `shaper_bps`.
 
-    This is the inverse of `shaper_bps`.
+    Parameters
+    ----------
+    counted_bps : float
+        Rate of the shaper in bit/s.
+    packet_bytes : float
+        Size of an IP packet.
+    header_bytes : float, default HEADER_BYTES
+        Bytes that the shaper counts in addition.
     """
     return round(counted_bps * packet_bytes / (packet_bytes + header_bytes))
 
@@ -75,7 +91,7 @@ def device_header_bytes(device: str) -> int:
 
     `attach` reads the real link type of its device instead.
     """
-    # `ifb4ppp0` carries what ppp0 receives.
+    # `ifb4ppp0` carries the packets that ppp0 receives.
     return 0 if HEADERLESS.match(device.removeprefix("ifb4")) else HEADER_BYTES
 
 
@@ -93,26 +109,26 @@ def settings(
     line: Framing | None = None,
     words: str = "",
 ) -> Router | None:
-    """Return what a router needs for a law on a link; None where Linux has no such qdisc.
+    """Return the settings of a router for a law on a link; None if Linux has no such qdisc.
 
     Parameters
     ----------
     law, params : str, sequence of pairs
-        The law, and the parameters that are given.
+        The law, and its parameters that are not default.
     rate_bps : int
         Rate of IP packets of the usual size, without headers of a link.
     packet_bytes : int
         The usual IP packet.
     buffer_pkts, buffer_bytes : int or None
-        The buffer; one of them is given.
+        The buffer in packets or in bytes; one of them is not None.
     queue : str, optional
-        The queue as a scenario writes it, where the law does not come in one.
+        The queue as a scenario writes it, unless the law has one of its own.
     ecn : bool
         True if packets that can be marked are marked.
     device : str
         The device in the commands.
     line : Framing, optional
-        What the line adds to a packet. By default the shaper counts the device's header alone.
+        Bytes that the line adds to a packet. By default the shaper counts only the device's header.
     words : str
         Words of a qdisc that shapes by itself, added at the end, which do not change a
         simulation, such as "nat".
@@ -181,7 +197,7 @@ def _under_tbf(
 
 
 def _of_line(line: Framing) -> list[tuple[str, Parameter]]:
-    """Return the parameters of a queue that counts by itself what the line adds."""
+    """Return the parameters of a queue that counts by itself the bytes that the line adds."""
     return [
         ("overhead", quantities.size(line.overhead_bytes)),
         ("framing", line.cells),
@@ -195,9 +211,9 @@ def _line_bps(rate_bps: int, packet_bytes: int, line: Framing) -> int:
 
 
 def _counted(packet_bytes: int, header_bytes: int, line: Framing | None) -> tuple[int, str]:
-    """Return what tbf counts for a packet, and the words of the size table that makes it so.
+    """Return the bytes that tbf counts for a packet, and the words of the size table for it.
 
-    A size table has no cells of PTM: these are in the rate.
+    A size table has no cells of PTM, which the rate includes instead.
     """
     plain = packet_bytes + header_bytes
     if line is None or line == Framing(header_bytes):
@@ -211,8 +227,17 @@ def _counted(packet_bytes: int, header_bytes: int, line: Framing | None) -> tupl
 
 
 def ingress(device: str, into: str) -> list[str]:
-    """Return the commands that lead what a device receives through a device ifb, whose qdisc then
-    queues it."""
+    """Return the commands that queue the packets that a device receives.
+
+    They redirect these packets through a device of type ifb, whose qdisc then queues them.
+
+    Parameters
+    ----------
+    device : str
+        The device that receives packets.
+    into : str
+        Name of the ifb device.
+    """
     device, into = shlex.quote(device), shlex.quote(into)
     return [
         f"ip link add name {into} type ifb",
@@ -238,8 +263,24 @@ def reason(
 ) -> str:
     """Return why no lines of tc(8) make a law with these parameters.
 
-    It is what the kernel's qdisc cannot do, the queue in which alone Linux has the law, or that
-    Linux does not have it.
+    Parameters
+    ----------
+    law : str
+        The law.
+    params : Sequence[tuple[str, Parameter]], default ()
+        Its parameters that are not default.
+    rate_bps : int
+        Rate of IP packets in bit/s.
+    packet_bytes : int
+        Size of an IP packet.
+    buffer_pkts : int
+        The buffer in packets.
+
+    Returns
+    -------
+    str
+        The limit of the kernel's qdisc, the qdisc inside which Linux has the law, or that Linux
+        does not have it; empty if lines exist.
     """
     site: dict[str, Any] = {
         "rate_bps": rate_bps,
@@ -267,19 +308,31 @@ def reason(
 
 
 def is_attachable(law: str, *, rate_bps: int, packet_bytes: int, buffer_pkts: int) -> bool:
-    """Return True if `forebay attach` installs a law by BPF, whatever its parameters."""
+    """Return True if `forebay attach` can install a law as a BPF program, with some parameters.
+
+    Parameters
+    ----------
+    law : str
+        The law.
+    rate_bps : int
+        Rate of IP packets in bit/s.
+    packet_bytes : int
+        Size of an IP packet.
+    buffer_pkts : int
+        The buffer in packets.
+    """
     try:
         twin = _native.law_twin(
             law, [], rate_bps=rate_bps, buffer_pkts=buffer_pkts, packet_bytes=packet_bytes
         )
     except ScenarioError:
-        # Its default parameters do not fit, and others may.
+        # The default parameters do not fit, but other values may.
         return True
     return twin is not None
 
 
 def _short(value: str) -> str:
-    """Return a number in four digits; a quantity as it is."""
+    """Return a number with four digits; a quantity is returned unchanged."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -287,8 +340,11 @@ def _short(value: str) -> str:
 
 
 def _sqm(words: TcWords, rate_bps: int, device: str, *, shapes: bool, table: str = "") -> list[str]:
-    """Return the section for the way out; `sqm-scripts` names the rate itself, in kbit/s, and
-    counts what the line adds by a size table."""
+    """Return the section of OpenWrt's SQM for the upload direction.
+
+    `sqm-scripts` names the rate itself, in kbit/s, and counts the bytes that the line adds by a
+    size table.
+    """
     options = words.text.removeprefix(words.qdisc).split()
     if shapes and OWN_RATE in options:
         at = options.index(OWN_RATE)
@@ -322,10 +378,27 @@ def lines(
     ecn: bool = True,
     device: str = DEVICE,
 ) -> Iterator[str]:
-    """Yield the commands for a terminal, then what they round and what their rate counts.
+    """Yield the commands for a terminal, then comments on rounded values and on the shaper's rate.
 
-    For a law whose parameters the qdisc does not have, it is the reason; for a law without a qdisc
-    there is nothing.
+    If the qdisc does not have the parameters, the only line is a comment with the reason; for a law
+    without a qdisc there is no line.
+
+    Parameters
+    ----------
+    law : str
+        The law.
+    params : Sequence[tuple[str, Parameter]]
+        Its parameters.
+    rate_bps : int
+        Rate of IP packets in bit/s.
+    packet_bytes : int
+        Size of an IP packet.
+    buffer_pkts : int | None
+        The buffer in packets.
+    ecn : bool, default True
+        True if packets that can be marked are marked.
+    device : str, default DEVICE
+        The device in the commands.
     """
     try:
         router = settings(

@@ -1,4 +1,4 @@
-"""Shapers of Linux above a queue: tbf and trees of htb, with what they count of a packet."""
+"""Read the shapers of Linux above a queue: tbf and trees of htb, with the bytes that they count."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from forebay.scenario import tc_text
 from forebay.scenario.tc_text import Id, SizeTable, Statement, error
 
-#: Words of tbf, in the order in which tc completes an abbreviation; those in ABBREVIATED may be.
+#: Words of tbf, in the order in which tc completes an abbreviation.
 TBF = (
     *("limit", "latency", "burst", "buffer", "maxburst", "mtu", "minburst", "mpu", "rate"),
     *("peakrate", "overhead", "linklayer"),
 )
-#: Words of a class of htb, with those that `show` alone prints.
+#: Words of a class of htb, with those that only `show` prints.
 HTB_CLASS = (
     *("prio", "mtu", "mpu", "overhead", "linklayer", "quantum", "burst", "buffer", "maxburst"),
     *("cburst", "cbuffer", "cmaxburst", "ceil", "rate", "slot", "pslot", "level"),
 )
 #: Words of htb itself: with a value, and without.
 HTB = ("r2q", "default", "debug", "direct_qlen", "direct_packets_stat", "ver", "offload")
-#: Words that tc takes only in full.
+#: Words that may not be abbreviated.
 IN_FULL = {
     *("buffer", "maxburst", "mtu", "minburst", "rate", "ceil", "cbuffer", "cmaxburst"),
     *("slot", "pslot", "level", "direct_packets_stat", "ver"),
 }
-#: Names of one thing.
+#: Synonyms, and the word under which they are read.
 SAME = {
     "buffer": "burst",
     "maxburst": "burst",
@@ -33,13 +33,13 @@ SAME = {
     "cbuffer": "cburst",
     "cmaxburst": "cburst",
 }
-#: Qdiscs that only hand packets on to those below them.
+#: Qdiscs that only pass packets to the qdiscs below them.
 HANDS_ON = {"mq", "mqprio"}
 #: Words of netem that only delay packets.
 NETEM = ("limit", "latency", "delay")
-#: The largest packet for which htb makes its buckets, where a line leaves them out.
+#: The largest packet for which htb sizes its buckets if a line omits their sizes.
 HTB_MTU_BYTES = 1600
-#: Packets in the queue that Linux gives a class without one: the device's queue length.
+#: Length of the queue that Linux gives a class without a qdisc: that of the device, in packets.
 DEVICE_QUEUE_PKTS = 1000
 #: The words of shapers, by which the rest of a wrapped line is recognised.
 WORDS: Mapping[str, Sequence[str]] = {"tbf": TBF, "htb": (*HTB, *HTB_CLASS)}
@@ -56,9 +56,9 @@ class Shaper:
     counted_bps : float
         Its rate, in the bytes that it counts.
     cost_bytes : int
-        What it counts for a usual packet.
+        Bytes that it counts for a usual packet.
     burst_bytes : float
-        What it lets go at once after a pause, in the bytes that it counts.
+        Bytes, as it counts them, that it releases at once after a pause.
     holds_packet : bool
         True if the packet that is being sent is still in the queue below, as under tbf.
     """
@@ -85,11 +85,11 @@ class Place:
     shapers : list of Shaper
         From the outermost to the innermost.
     table : SizeTable or None
-        The size table (`stab`) that sizes of packets come from.
+        The size table (`stab`) that determines sizes of packets.
     framing : Framing or None
-        What the innermost shaper counts of an IP packet; None without a shaper.
+        Bytes that the innermost shaper adds to an IP packet; None without a shaper.
     notes : list of str
-        What a reader of the result must know.
+        Sentences that a reader of the result must know.
     without_effect : list of str
         Words that do not change the simulation.
     """
@@ -107,9 +107,18 @@ class Place:
 
 
 def place(statements: Sequence[Statement], packet_bytes: int, header_bytes: int) -> Place:
-    """Return the queue that lines of one device have, and the shapers above it.
+    """Return the queue in the lines of one device, and the shapers above it.
 
-    In a tree of htb the queue is that of the default class, which unclassified packets go to.
+    In a tree of htb, the queue is that of the default class, to which unclassified packets go.
+
+    Parameters
+    ----------
+    statements : Sequence[Statement]
+        The statements of the lines.
+    packet_bytes : int
+        Size of the usual IP packet.
+    header_bytes : int
+        The device's own header.
 
     Raises
     ------
@@ -121,7 +130,7 @@ def place(statements: Sequence[Statement], packet_bytes: int, header_bytes: int)
 
 
 class _Tree:
-    """The qdiscs and classes of one device."""
+    """The qdiscs and classes of one device as a tree."""
 
     def __init__(
         self, statements: Sequence[Statement], packet_bytes: int, header_bytes: int
@@ -144,6 +153,7 @@ class _Tree:
         return plain if table is None else table.counted_bytes(plain)
 
     def read(self) -> Place:
+        """Return the queue and the shapers."""
         self._descend(self._top())
         return self.result
 
@@ -163,7 +173,7 @@ class _Tree:
         return [qdisc for qdisc in qdiscs if not qdisc.parent or qdisc.parent[0] not in majors]
 
     def _one_of(self, queues: Sequence[Statement]) -> Statement:
-        """Return the one qdisc that several lines have, as those below mq."""
+        """Return the qdisc that several lines agree on, for example those below mq."""
         if not queues:
             raise error("", "the lines have no queue; paste those of `tc qdisc show dev DEVICE`")
         first = queues[0]
@@ -200,7 +210,7 @@ class _Tree:
             if statement is not qdisc and not statement.is_root
         ]
         if qdisc.id is None or not qdisc.id[0]:
-            # Its own line leaves the handle out.
+            # The line of the qdisc has no handle.
             return self._without_parent(candidates)
         return [
             statement
@@ -209,7 +219,7 @@ class _Tree:
         ]
 
     def _netem(self, qdisc: Statement) -> None:
-        """Take a path before the queue: its delay is the flows', and nothing else is simulated."""
+        """Take a netem above the queue; only its delay is simulated, as the flows' round trip."""
         words = list(qdisc.words)
         while words and tc_text.completed(words[0], NETEM):
             del words[: 1 + next((i for i, word in enumerate(words[1:]) if word.isalpha()), 99)]
@@ -221,6 +231,7 @@ class _Tree:
         )
 
     def _tbf(self, qdisc: Statement) -> None:
+        """Take a tbf, and the queue below it."""
         words = _read_words("tbf", TBF, qdisc.words)
         _check_tbf(words, from_show=qdisc.from_show)
         rate_bps = tc_text.rate_bps("tbf: rate", words["rate"])
@@ -240,7 +251,7 @@ class _Tree:
         self.result.leaf = Statement(False, "bfifo", ["limit", limit], from_show=qdisc.from_show)
 
     def _peak(self, words: Mapping[str, str], rate_bps: float) -> None:
-        """Check the peak rate, which the simulation leaves out."""
+        """Check the peak rate, which the simulation ignores."""
         if tc_text.rate_bps("tbf: peakrate", words["peakrate"]) <= rate_bps:
             raise error(
                 "tbf: peakrate",
@@ -259,7 +270,7 @@ class _Tree:
         ]
 
     def _cost(self, name: str, words: Mapping[str, str]) -> int:
-        """Return what a shaper counts for a usual packet (`psched_l2t_ns`)."""
+        """Return the bytes that a shaper counts for a usual packet (`psched_l2t_ns`)."""
         overhead = tc_text.signed(f"{name}: overhead", words.get("overhead", "0"))
         if overhead < 0:
             raise error(
@@ -278,6 +289,7 @@ class _Tree:
         return tc_text.with_cells(max(self.length + overhead, mpu), cells)
 
     def _htb(self, qdisc: Statement) -> None:
+        """Take an htb with the classes above the default class, and the queue in that class."""
         words = _read_words("htb", HTB, qdisc.words, flags={"offload"})
         self._idle(words, *(name for name in words if name != "default"))
         major = qdisc.id[0] if qdisc.id else next(iter(self.classes), (1, 0))[0]
@@ -355,7 +367,7 @@ class _Tree:
         yield from reversed(chain)
 
     def _class_shaper(self, key: Id, entry: Statement) -> Shaper:
-        """Return what a class lets through: its own rate, and what it may borrow, up to ceil."""
+        """Return a class as a shaper: it may borrow up to ceil."""
         name = f"htb class {_spelled(key)}"
         words = _read_words(name, HTB_CLASS, entry.words)
         if "rate" not in words:
@@ -369,7 +381,7 @@ class _Tree:
         if rate_bps == ceil_bps:
             bucket = max(bucket, burst)
         cost = self._cost(name, words)
-        # A packet may go while any tokens are left, so that one more than the bucket goes at once.
+        # A packet may leave while any token remains: the bucket and one more packet leave at once.
         return Shaper(name, ceil_bps, cost, bucket + cost, False)
 
 
@@ -381,7 +393,7 @@ def _read_words(
 ) -> dict[str, str]:
     """Return the values of a shaper's words under their full names.
 
-    A word may be abbreviated where tc takes that, and twice only where `show` prints it twice.
+    A word may be abbreviated if tc accepts that, and repeated only if `show` prints it twice.
     """
     values: dict[str, str] = {}
     rest = iter(words)
@@ -401,11 +413,12 @@ def _read_words(
 
 
 def _abbreviated(word: str, vocabulary: Sequence[str]) -> str:
+    """Return the full word that tc reads from an abbreviation; empty if there is none."""
     return tc_text.completed(word, [name for name in vocabulary if name not in IN_FULL])
 
 
 def _check_tbf(words: Mapping[str, str], *, from_show: bool) -> None:
-    """Refuse what tc refuses of tbf."""
+    """Raise the errors with which tc refuses a tbf."""
     if "rate" not in words:
         raise error("tbf", "the rate is missing, which tc requires")
     if "burst" not in words and not from_show:
@@ -419,7 +432,7 @@ def _check_tbf(words: Mapping[str, str], *, from_show: bool) -> None:
 
 
 def _latency_bytes(words: Mapping[str, str], rate_bps: float, burst_bytes: float) -> int:
-    """Return the limit in bytes that tc makes of a latency."""
+    """Return the limit in bytes that tc computes from a latency."""
     latency_s = tc_text.seconds("tbf: latency", words["latency"])
     limits = [latency_s * rate_bps / 8 + burst_bytes]
     if "peakrate" in words:
@@ -429,13 +442,16 @@ def _latency_bytes(words: Mapping[str, str], rate_bps: float, burst_bytes: float
 
 
 def _bucket_bytes(about: str, text: str) -> int:
-    """Return the size of a bucket, which may be followed by a cell's: 1600b/8."""
+    """Return the size of a bucket; the size of a cell may follow it, as in 1600b/8."""
     return tc_text.size_bytes(about, text.split("/")[0])
 
 
 def _class_numbers(text: str, *, from_show: bool) -> list[int]:
-    """Return what `default` may mean: tc reads it as hexadecimal, and `show` prints it so after
-    0x, in some versions as a decimal number without it."""
+    """Return the class numbers that `default` may mean.
+
+    tc reads the number as hexadecimal; `show` prints it so after 0x, and in some versions as a
+    decimal number without it.
+    """
     try:
         numbers = [int(text, 16)] if text else []
     except ValueError:
@@ -445,8 +461,10 @@ def _class_numbers(text: str, *, from_show: bool) -> list[int]:
 
 
 def _spelled(key: Id) -> str:
+    """Return a class as tc writes it, such as 1:10."""
     return f"{key[0]:x}:{key[1]:x}"
 
 
 def _classes(names: Sequence[str]) -> str:
+    """Return "class 1:10 is" or "classes 1:10, 1:20 are"."""
     return f"class {names[0]} is" if len(names) == 1 else f"classes {', '.join(names)} are"

@@ -1,9 +1,9 @@
-"""Lines of tc(8): what a pasted text says about qdiscs and classes, and tc's units.
+"""Read lines of tc(8) in a pasted text as statements about qdiscs and classes, with tc's units.
 
 The text may hold commands (`tc qdisc add …`), the output of `tc qdisc show` and `tc class show`,
 a script, the contents of a terminal with its prompts, or the words of one qdisc alone. The grammar
-is that of `tc_qdisc.c`, `tc_class.c` and `tc_util.c` of iproute2. `Framing` and `SizeTable` say
-what a line adds to an IP packet, as Linux counts it: link headers, cells and least sizes.
+is that of `tc_qdisc.c`, `tc_class.c` and `tc_util.c` of iproute2. `Framing` and `SizeTable` compute
+the bytes that a line adds to an IP packet as Linux counts them: headers, cells and minimum sizes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLACE = {
 }
 #: Words of a size table (`stab`), all of them with a value.
 STAB = ("mtu", "mpu", "overhead", "tsize", "linklayer")
-#: How lines of counters begin, below a line of `tc -s qdisc show`.
+#: Starts of lines of counters, which follow a line of `tc -s qdisc show`.
 COUNTERS = re.compile(
     r"(Sent \d|backlog\b|rate \S+ \d+pps|maxpacket\b|new_flows?_|count \d|prob\b|pkts_in|marked \d|"
     r"lended:|tokens:|memory[ _]used|capacity estimate|min/max|average network|Bulk\b|Tin 0|"
@@ -47,7 +47,7 @@ COUNTERS = re.compile(
     r"gc \d|throttled|highprio|allot|overlimit|requeues|avg_dq_rate|old_flows|drop_over|"
     r"maxq\b|\d+ bands|dropped\b|window\b)"
 )
-#: So many words of a qdisc are listed where one of its line is none of them.
+#: The largest number of words to list in the error about a word that a qdisc does not have.
 MOST_NAMED = 20
 #: The prompt of a shell: a last character that shells end it with, and a space.
 PROMPT = re.compile(r"^(\[[^\]]*\]|[\w.@:~/\\-]*)[ ]*[#$%>][ ]+")
@@ -64,7 +64,7 @@ RATE_UNITS = {
         *(("ki", 2**10), ("mi", 2**20), ("gi", 2**30), ("ti", 2**40)),
     )
 } | {"": 1}
-#: Sizes count in powers of two, also those in bits.
+#: Units of sizes are powers of two, even for bits.
 SIZE_UNITS = {"": 1.0, "b": 1.0} | {
     prefix + unit: scale / divisor
     for prefix, scale in (("k", 2**10), ("m", 2**20), ("g", 2**30))
@@ -76,7 +76,7 @@ TIME_UNITS = {"": 1e-6} | {
     for prefix, scale in (("u", 1e-6), ("m", 1e-3), ("", 1.0))
     for unit in ("s", "sec", "secs")
 }
-#: Above any rate in bit/s, size in bytes or number of packets of Linux.
+#: A number above any rate in bit/s, size in bytes or number of packets of Linux.
 LARGEST = 2.0**67
 NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*)")
 
@@ -93,15 +93,15 @@ class Statement:
     is_class : bool
         True for a class, False for a qdisc.
     from_show : bool
-        True for a line of `show`, which prints what is on and leaves out what is off; False for a
-        command, for which the defaults of `tc qdisc add` hold.
+        True for a line of `show`, which omits options that are off; False for a command, for which
+        the defaults of `tc qdisc add` hold.
     verb : str
         The command; empty for a line of `show` and for words alone.
     id, parent : Id or None
-        Numbers of the qdisc or class and of its parent; None where the line has none. The root's
+        Numbers of the qdisc or class and of its parent; None if the line has none. The root's
         parent is None, and `is_root` is True.
     leaf : Id or None
-        Of a class, the qdisc in it.
+        The qdisc in a class; None for a qdisc.
     words : list of str
         The options after the kind.
     stab : list of str
@@ -123,19 +123,45 @@ class Statement:
 
 @dataclass(frozen=True)
 class Text:
-    """The statements of a text, and its lines that are about something else."""
+    """The statements of a text.
+
+    Attributes
+    ----------
+    statements : list[Statement]
+        The statements about qdiscs and classes.
+    passed_over : list[str]
+        Lines about something else.
+    """
 
     statements: list[Statement]
     passed_over: list[str]
 
 
 def error(about: str, reason: str) -> ScenarioError:
-    """Return the error about a qdisc or a word of it."""
+    """Return the error about a qdisc or one of its words.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word; empty for the text as a whole.
+    reason : str
+        The fault, as a clause.
+    """
     return ScenarioError(f"{about}: {reason}" if about else reason)
 
 
 def unknown(about: str, word: str, vocabulary: Iterable[str]) -> ScenarioError:
-    """Return the error about a word that a qdisc or class does not have."""
+    """Return the error about a word that a qdisc or class does not have.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc or class.
+    word : str
+        The word.
+    vocabulary : Iterable[str]
+        The words that it has.
+    """
     names = list(vocabulary)
     named = ", ".join(names) if len(names) <= MOST_NAMED else f"those of tc-{about.split()[0]}(8)"
     return error(about, f'"{word}" is not a word of it{hint(word, names)}; tc has {named}')
@@ -205,20 +231,30 @@ def _commands(line: str) -> list[list[str]]:
 
 
 def _unquoted(word: str) -> str:
+    """Return a word without quotes."""
     return word.strip("\"'`")
 
 
 def _redirects(word: str) -> bool:
+    """Return True if a word of shell redirects output."""
     return re.match(r"[12&]?>", word) is not None
 
 
 def completed(word: str, names: Sequence[str]) -> str:
-    """Return the first name that a word abbreviates, as tc does; empty for none."""
+    """Return the first name that a word abbreviates, as tc completes it; empty for none.
+
+    Parameters
+    ----------
+    word : str
+        The word.
+    names : Sequence[str]
+        The names, in the order of tc.
+    """
     return next((name for name in names if word and name.startswith(word)), "")
 
 
 def _statement(words: list[str]) -> Statement | None:
-    """Return what a command or a line of `show` says; None for what is not tc's."""
+    """Return the statement of a command or a line of `show`; None for words that are not tc's."""
     at = next((i for i, word in enumerate(words) if TC.fullmatch(word)), None)
     if at is not None:
         rest = iter(words[at + 1 :])
@@ -235,12 +271,12 @@ def _statement(words: list[str]) -> Statement | None:
         return None
     if HANDLE.fullmatch(words[at + 2]):
         return _shown(words[at] == "class", words[at + 1], words[at + 2], words[at + 3 :])
-    # A line of a batch file, which has no `tc`.
+    # A line of a batch file does not begin with `tc`.
     return _command(words[at], words[at + 1 :]) if words[at + 1] in VERBS else None
 
 
 def _command(word: str, rest: list[str]) -> Statement | None:
-    """Return what `tc OBJECT VERB …` says; a filter has no kind and no words."""
+    """Return the statement of `tc OBJECT VERB …`; that of a filter has no kind and no words."""
     name = completed(word, OBJECTS)
     if name not in ("qdisc", "class") or not rest:
         return None
@@ -271,7 +307,7 @@ def _command(word: str, rest: list[str]) -> Statement | None:
 
 
 def _placed(statement: Statement, word: str, values: list[str]) -> Statement:
-    """Return a statement with a word of its place."""
+    """Return a statement with the value of a word such as `dev` or `parent`."""
     match word:
         case "dev":
             return replace(statement, device=values[0])
@@ -287,7 +323,7 @@ def _placed(statement: Statement, word: str, values: list[str]) -> Statement:
 
 
 def _shown(is_class: bool, kind: str, handle: str, words: list[str]) -> Statement:
-    """Return what a line of `tc qdisc show` or `tc class show` says."""
+    """Return the statement of a line of `tc qdisc show` or `tc class show`."""
     statement = Statement(is_class, kind, [], from_show=True, id=_id(handle))
     at = 0
     while at < len(words):
@@ -323,7 +359,7 @@ def _stab(words: Sequence[str]) -> list[str]:
 def _continues(
     statements: list[Statement], line: str, vocabulary: Mapping[str, Iterable[str]]
 ) -> bool:
-    """Take a line as the rest of the statement before it, if it is that.
+    """Append a line to the statement before it if the line continues it, and return True then.
 
     `tc -d qdisc show` prints the size table on a line of its own, and terminals and mails wrap long
     lines.
@@ -333,7 +369,7 @@ def _continues(
         statements[-1] = replace(last, stab=words)
         return True
     names = set(vocabulary.get(last.kind, ()))
-    # A value stands behind its word: no two values are in a row.
+    # Every value follows its word, so that no two values are in a row.
     are_values = [word not in names for word in words]
     rest = words[0] in names and not any(a and b for a, b in itertools.pairwise(are_values))
     if rest:
@@ -354,7 +390,7 @@ def _below(statement: Statement, deleted: Statement) -> bool:
 
 
 def _merged(statements: list[Statement]) -> list[Statement]:
-    """Return the statements with what later commands replace or change in earlier ones."""
+    """Return the statements after later commands have replaced or changed earlier ones."""
     merged: list[Statement] = []
     for statement in statements:
         at = next((i for i, earlier in enumerate(merged) if _same_place(earlier, statement)), None)
@@ -381,12 +417,38 @@ def _same_place(first: Statement, second: Statement) -> bool:
 
 
 def seconds(about: str, text: str) -> float:
-    """Return a time of tc in seconds."""
+    """Return a time of tc in seconds.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word, for errors.
+    text : str
+        The value of the word.
+
+    Raises
+    ------
+    ScenarioError
+        If tc does not accept the value.
+    """
     return _quantity(about, text, TIME_UNITS, "a time; tc takes for example 5ms, 300us or 1s")
 
 
 def rate_bps(about: str, text: str) -> float:
-    """Return a rate of tc in bit/s; `kbps` are kilobytes a second."""
+    """Return a rate of tc in bit/s; the unit `kbps` is kilobytes per second.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word, for errors.
+    text : str
+        The value of the word.
+
+    Raises
+    ------
+    ScenarioError
+        If tc does not accept the value, or it is a share of the device's speed.
+    """
     if text.endswith("%"):
         raise error(
             about,
@@ -397,18 +459,57 @@ def rate_bps(about: str, text: str) -> float:
 
 
 def size_bytes(about: str, text: str) -> int:
-    """Return a size of tc in bytes; a kilobyte has 1024."""
+    """Return a size of tc in bytes; a kilobyte has 1024.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word, for errors.
+    text : str
+        The value of the word.
+
+    Raises
+    ------
+    ScenarioError
+        If tc does not accept the value.
+    """
     example = "a size; tc takes for example 3000, 4kb or 32kbit"
     return int(_quantity(about, text, SIZE_UNITS, example))
 
 
 def number(about: str, text: str) -> float:
-    """Return a number without a unit."""
+    """Return a number without a unit.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word, for errors.
+    text : str
+        The value of the word.
+
+    Raises
+    ------
+    ScenarioError
+        If tc does not accept the value.
+    """
     return _quantity(about, text, {"": 1.0}, "a number")
 
 
 def whole(about: str, text: str) -> int:
-    """Return a whole number, which may be hexadecimal; `show` prints packets as 1000p."""
+    """Return a whole number, which may be hexadecimal; `show` prints packets as 1000p.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word, for errors.
+    text : str
+        The value of the word.
+
+    Raises
+    ------
+    ScenarioError
+        If tc does not accept the value.
+    """
     digits = text.removesuffix("p")
     if re.fullmatch(r"0x[0-9a-f]+", digits.lower()):
         return int(digits, 16)
@@ -416,7 +517,20 @@ def whole(about: str, text: str) -> int:
 
 
 def signed(about: str, text: str) -> int:
-    """Return a whole number with or without a sign."""
+    """Return a whole number with or without a sign.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word, for errors.
+    text : str
+        The value of the word.
+
+    Raises
+    ------
+    ScenarioError
+        If tc does not accept the value.
+    """
     if re.fullmatch(r"[+-]?\d+", text) is None:
         _shell_variable(about, text)
         raise error(
@@ -426,6 +540,7 @@ def signed(about: str, text: str) -> int:
 
 
 def _quantity(about: str, text: str, units: Mapping[str, float], example: str) -> float:
+    """Return a number with one of the units in the base unit."""
     parts = NUMBER.fullmatch(text.lower())
     if parts is None or parts[2] not in units:
         _shell_variable(about, text)
@@ -446,22 +561,44 @@ def _shell_variable(about: str, text: str) -> None:
 
 #: Cells of a link layer, as a scenario's `cake` names them.
 NONE, ATM, PTM = "none", "atm", "ptm"
-#: What tc calls the link layers.
+#: The cells of each link layer, by its name in tc.
 LINK_LAYERS = {"ethernet": NONE, "atm": ATM, "adsl": ATM}
 #: Defaults of a size table (`tc_calc_size_table`).
 TABLE_MTU, TABLE_SLOTS = 2047, 512
 
 
 def with_cells(count: int, cells: str) -> int:
-    """Return what `count` bytes take of a line: ATM sends 53 bytes for each 48 begun, PTM adds one
-    for each 64 begun."""
+    """Return the bytes that a packet occupies on a line.
+
+    ATM sends 53 bytes for every 48 bytes or part of them; PTM adds one byte for every 64.
+
+    Parameters
+    ----------
+    count : int
+        Size of the packet in bytes.
+    cells : str
+        "none", "atm" or "ptm".
+    """
     if cells == ATM:
         return math.ceil(count / 48) * 53
     return count + math.ceil(count / 64) if cells == PTM else count
 
 
 def link_layer(about: str, text: str) -> str:
-    """Return the cells of one of tc's link layers, which may be abbreviated."""
+    """Return the kind of cells of a link layer of tc, whose name may be abbreviated.
+
+    Parameters
+    ----------
+    about : str
+        The qdisc and the word, for errors.
+    text : str
+        The value of the word.
+
+    Raises
+    ------
+    ScenarioError
+        If tc has no such link layer.
+    """
     for name, cells in LINK_LAYERS.items():
         if text and name.startswith(text):
             return cells
@@ -479,7 +616,7 @@ class Framing:
     cells : str
         "none", "atm" or "ptm".
     mpu_bytes : int
-        Least size of a packet with its overhead, before cells.
+        Smallest size of a packet with its overhead, before cells.
     """
 
     overhead_bytes: int = 0
@@ -487,15 +624,28 @@ class Framing:
     mpu_bytes: int = 0
 
     def wire_bytes(self, packet_bytes: int) -> int:
-        """Return what an IP packet takes of the line."""
+        """Return the bytes that an IP packet occupies on the line."""
         return with_cells(max(packet_bytes + self.overhead_bytes, self.mpu_bytes), self.cells)
 
 
 @dataclass(frozen=True)
 class SizeTable:
-    """A size table of tc (`stab`): what it makes of the size of a packet with its header.
+    """Sizes are rounded up to the table's slots, as in `__qdisc_calculate_pkt_len` of the kernel.
 
-    Sizes are rounded up to the table's slots, as in `__qdisc_calculate_pkt_len` of the kernel.
+    Attributes
+    ----------
+    size table of tc : `stab`
+        the size that is counted for a packet with its header.
+    overhead : int, default 0
+        Bytes that are added to each packet.
+    cells : str, default NONE
+        "none" or "atm".
+    mpu : int, default 0
+        Smallest size that is counted.
+    mtu : int, default TABLE_MTU
+        Largest size that the table covers.
+    slots : int, default TABLE_SLOTS
+        Number of slots.
     """
 
     overhead: int = 0
@@ -505,7 +655,7 @@ class SizeTable:
     slots: int = TABLE_SLOTS
 
     def counted_bytes(self, length: int) -> int:
-        """Return what a packet of `length` bytes counts for."""
+        """Return the bytes that are counted for a packet of `length` bytes."""
         length += self.overhead
         if self.cells == NONE and self.mpu == 0:
             return max(1, length)
@@ -519,11 +669,12 @@ class SizeTable:
         return self._entry(self.slots - 1, log) * whole + self._entry(rest, log)
 
     def _entry(self, slot: int, log: int) -> int:
+        """Return the size in a slot of the table."""
         return with_cells(max((slot + 1) << log, self.mpu), self.cells)
 
 
 def size_table(words: list[str]) -> SizeTable | None:
-    """Return the size table of a line's words; None where it has none."""
+    """Return the size table of a line's words; None if there are no words."""
     if not words:
         return None
     values: dict[str, str] = {}

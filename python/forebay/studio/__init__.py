@@ -1,9 +1,28 @@
-"""The studio: a page on loopback that shows a control loop while one moves its parts.
+"""The studio: a page in the browser that shows a control loop while its parts are moved.
 
-`state` has the settings of the page, and `scenario` the experiment that they describe. `packets`
-and `theory` calculate the curves, `session` answers one page and watches a real link, and `server`
-serves only that page. The page's address is here: it is printed before anything that takes long is
-loaded.
+The page is served on loopback only, at an address with a secret. It has sliders for the link, its
+flows and one or two laws; after each move it shows packets, fluid model and theory again:
+
+    page ──settings──▶ State ──▶ scenario ──▶ packets, fluid
+                         └─────▶ gains ─────▶ theory
+
+- `state.State` holds the settings of the page, and `state.CONTROLS` declares its controls.
+- `scenario.BaseScenario` is the experiment that the studio was started with; a state changes it.
+- `gains` gives the laws their parameters, by hand or by their design rules.
+- `packets` runs the packet engine, and `theory` calculates margins, maps and the fluid model in a
+  process of its own.
+- `session.Session` answers one page: it drops an answer that a newer state has made obsolete. It
+  also watches and steers a link with real traffic.
+- `server` serves the page, its files and its WebSocket.
+
+The listening port is opened in this module, so that its address can be printed before anything that
+takes long to load is imported.
+
+>>> from forebay.studio import open_port
+>>> open_port(0).address  # doctest: +SKIP
+'http://127.0.0.1:38211/Zr3…/'
+
+Start reading at `state.py`, and go on with `session.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +32,7 @@ import secrets
 import socket
 from dataclasses import dataclass, field
 
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
 
 HOST = "127.0.0.1"
 
@@ -40,4 +59,4 @@ def open_port(port: int) -> ListeningAddress:
         return ListeningAddress(socket.create_server((HOST, port), backlog=16))
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
-        raise ScenarioError(f"--port: found {port}, {reason}, allowed: a free one") from None
+        raise ParameterError("port", port, "a free port", reason=reason) from None

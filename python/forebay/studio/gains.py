@@ -1,4 +1,4 @@
-"""The gains that a state's laws run with: as given, or by the law's design rule."""
+"""The parameters with which a state's laws run: those of the page, or those of a design rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
-from forebay.control.loaded_link import PLAIN, LoadedLink
 
 if TYPE_CHECKING:
     from forebay.studio.state import LawChoice, State
@@ -18,8 +17,14 @@ Params = list[tuple[str, str]]
 class LawSettings:
     """A law with the parameters that it runs with.
 
-    reason: why its gains are not those of its design rule, although that was asked for.
-    notes: of the design.
+    Attributes
+    ----------
+    params : list of (name, value)
+        The parameters.
+    reason : str
+        Why the gains are not those of the design rule, although they should be; else empty.
+    notes : tuple of str
+        Notes of the design.
     """
 
     params: Params
@@ -28,47 +33,45 @@ class LawSettings:
 
 
 def gains_for(choice: LawChoice, state: State) -> LawSettings:
-    """The gains by the law's design rule where they are wanted, or else as they were given."""
-    given = list(choice.params)
-    if not choice.designed:
-        return LawSettings(given)
-    # scipy takes a third of a second to load, which gains by hand need not wait for.
-    from forebay.control import design_rule
+    """Return a law's parameters by its design rule, if the page asks for that, or as on the page.
 
-    asked = dict([*given, *choice.goals])
+    Parameters
+    ----------
+    choice : LawChoice
+        The law of one side of the page.
+    state : State
+        The page's settings, which have the link.
+    """
+    params = list(choice.params)
+    if not choice.designed:
+        return LawSettings(params)
+    # scipy takes a third of a second to load, which gains set by hand need not wait for.
+    from forebay.experiment import automatic_gains
+
     try:
-        try:
-            made = design_rule.design_once(choice.kind, _link(state, choice.target), asked)
-        except ScenarioError:
-            if not state.link.groups:
-                raise
-            # What suits no other sender may suit Reno, as with `gains = "auto"`.
-            made = design_rule.design_once(choice.kind, _link(state, choice.target, PLAIN), asked)
+        target_pkts = state.link.set_point_pkts(choice.target)
+        link = state.link.with_buffer_for(target_pkts, default=choice.target is None)
+        settings = dict([*params, *choice.goals])
+        design = automatic_gains.by_rule(choice.kind, link, target_pkts, settings)
     except ScenarioError as error:
-        return LawSettings(given, plain(error))
-    return LawSettings(made.params, "", tuple(made.notes))
+        return LawSettings(params, plain(error))
+    return LawSettings(design.params, "", tuple(design.notes))
 
 
 def all_gains(state: State) -> dict[str, LawSettings]:
-    """Of each side that has a law."""
+    """Return the parameters of the law of each side that has one."""
     return {side: gains_for(choice, state) for side, choice in state.choices}
 
 
-def _link(state: State, target: str | None, tcp: str | None = None) -> LoadedLink:
-    """The link with the set-point that was given, or a quarter of its bandwidth-delay product."""
-    base = state.link
-    return LoadedLink.from_texts(
-        base.rate,
-        base.packet,
-        base.flows,
-        base.rtt,
-        target,
-        f"{state.buffer}p",
-        tcp=tcp or base.senders,
-    )
-
-
 def plain(error: ScenarioError, file: str = "") -> str:
-    """An error of a command, whose options the page does not have."""
+    """Return an error without the file and the option that the page does not have.
+
+    Parameters
+    ----------
+    error : ScenarioError
+        The error of a command.
+    file : str, optional
+        Name of the scenario with which the message starts.
+    """
     line = str(error).removeprefix(f"{file}:") if file else str(error)
     return line.lstrip("-0123456789: ")

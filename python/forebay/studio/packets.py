@@ -1,4 +1,4 @@
-"""The packet runs of a state, and their curves as wide as the plot."""
+"""The packet runs of a state, and their curves at the width of the plot."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Time between two looks at the runs.
+#: Time in seconds between two checks of the runs.
 POLL_S = 0.002
-#: Runs that nobody waits for any more may finish if they need no more than this.
+#: Obsolete runs may finish within this time, in seconds.
 GRACE_S = 0.15
-#: Points of a curve that is drawn over time: a plot has no more pixels.
+#: Largest number of bins of a curve over time: the pixels of a wide plot.
 MOST_BINS = 1200
-#: Parts of a run in which losses and throughput are counted.
+#: Number of parts of a run for losses and throughput.
 PARTS = 120
 #: Points of a distribution.
 STEPS = 160
-#: Share of the packets that a plot of delays shows.
+#: Share of the packets in the plot of delays.
 MOST_DELAYS = 0.9995
-#: The columns of the table: what is sent, what waits, what is lost, who gets it.
+#: Metrics of the table.
 NUMBERS = [
     "goodput_bps",
     "utilisation",
@@ -49,11 +49,28 @@ NUMBERS = [
 
 
 class Outdated(Exception):  # noqa: N818 - nothing is wrong
-    """A newer state has come, and nobody waits for the answer any more."""
+    """A newer state has arrived, and the result is obsolete."""
 
 
 def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
-    """Run each law once. Raises `Outdated`, and `ScenarioError` for a run that fails."""
+    """Run each law once.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the state's scenario.
+    seed : int
+        Seed of the runs.
+    outdated : callable
+        True once a newer state has arrived.
+
+    Raises
+    ------
+    Outdated
+        If the result is obsolete.
+    ScenarioError
+        If a run fails.
+    """
     execution.check_memory(plan, execution.cores(), samples=True)
     keys = {(0, law, seed) for law in range(len(plan.laws))}
     batch = plan.start(execution.cores(), only=keys)
@@ -64,7 +81,8 @@ def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
             if outdated():
                 share = batch.progress()
                 spent_s = time.monotonic() - start
-                # While a slider moves every state is soon outdated; quick runs are shown.
+                # While a slider moves, every state is soon obsolete; fast runs are shown
+                # nevertheless.
                 if spent_s > GRACE_S and spent_s * (1 - share) > GRACE_S * share:
                     raise Outdated
     finally:
@@ -76,15 +94,35 @@ def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
 
 
 def times(duration_s: float, bins: int) -> Floats:
-    """Return the times at which curves have their points: two in each bin."""
+    """Return the times of a curve's points, two in each bin.
+
+    Parameters
+    ----------
+    duration_s : float
+        Duration in seconds.
+    bins : int
+        Number of bins.
+    """
     return np.asarray((np.arange(2 * bins) + 0.5) * (duration_s / (2 * bins)), float)
 
 
 def curves(plan: Plan, runs: list[Run], sides: list[str], bins: int) -> dict[str, Any]:
-    """Return what the page draws of runs; every curve has the same times."""
+    """Return the curves of runs for the page, all of them with the same times.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the runs.
+    runs : list of Run
+        The runs.
+    sides : list of str
+        Side of the page of each run.
+    bins : int
+        Number of bins, which is the width of the plot in pixels.
+    """
     point = plan.points[0]
     time_s = times(point.duration_s, bins)
-    # As wide as the laws' delays, and the same for all.
+    # The range covers the delays of all laws.
     most_s = max((_quantile_s(run, MOST_DELAYS) for run in runs), default=0.0) or 1e-3
     delays_s = np.linspace(0.0, most_s, STEPS)
     parts_s = (np.arange(PARTS) + 0.5) * (point.duration_s / PARTS)
@@ -130,7 +168,14 @@ def _law(point: PointInfo, run: Run, bins: int, delays_s: Floats) -> dict[str, A
 def warnings(plan: Plan, runs: list[Run]) -> list[str]:
     """Return the warnings of `forebay run`.
 
-    They are about laws that were measured before they had settled, or that missed their set-point.
+    They concern laws that had not settled before the measurement, or that missed their set-point.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the runs.
+    runs : list of Run
+        The runs.
     """
     point = plan.points[0]
     groups = [(0, point, point.laws[run.law], [run]) for run in runs]
@@ -144,7 +189,15 @@ def numbers() -> list[dict[str, Any]]:
 
 
 def extremes(values: NDArray[Any], bins: int) -> Floats:
-    """Return the least and the greatest value in each bin, in their order of time."""
+    """Return the minimum and the maximum of each bin, in their order in time.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Samples.
+    bins : int
+        Number of bins.
+    """
     values = np.asarray(values, float)
     if len(values) <= 2 * bins:
         at = (np.arange(2 * bins) + 0.5) * len(values) / (2 * bins)
@@ -169,7 +222,7 @@ def _sums(values: NDArray[Any]) -> Floats:
 
 
 def _shares(run: Run, at_s: Floats) -> Floats:
-    """Return the share of packets that waited no longer, in percent."""
+    """Return the share of packets with at most these delays, in percent."""
     counts = np.cumsum(run.delay_packets.astype(float))
     if not len(counts) or counts[-1] == 0:
         return np.full(len(at_s), np.nan)
@@ -185,7 +238,7 @@ def _quantile_s(run: Run, share: float) -> float:
 
 
 def _rounded(values: NDArray[Any], digits: int) -> list[float | None]:
-    """Return rounded values for JSON, which knows no NaN."""
+    """Return rounded values for JSON, with None for NaN."""
     rounded = np.round(np.asarray(values, float), digits).tolist()
     finite: list[float | None] = quantities.finite(rounded)
     return finite

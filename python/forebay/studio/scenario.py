@@ -1,6 +1,6 @@
-"""The experiment of a state: the scenario that the studio started with, and the changes to it.
+"""The experiment of a state: the scenario that the studio was started with, and its changes.
 
-What the page does not show stays as the file has it. A state that changes nothing is the file, at
+Everything that the page does not show stays as in the file. A state without changes is the file, at
 its sweep's first point and with its first two laws.
 """
 
@@ -91,7 +91,7 @@ class BaseScenario:
             if traffic.tcp is not None and traffic.kind not in SHORT
         ]
         if not mains:
-            raise ScenarioError(f"{name}: traffic: found no long flows of TCP, allowed: some")
+            raise ScenarioError(f"{name}: traffic: the studio needs long-lived TCP flows; add some")
         left_out = []
         if len(plan.points) > 1:
             left_out.append(f"the sweep's other {len(plan.points) - 1} points")
@@ -108,12 +108,12 @@ class BaseScenario:
 
     @property
     def label(self) -> str:
-        """The name of the file without its folder; empty for the studio's own."""
+        """Name of the file without its folder; empty for the studio's own scenario."""
         return "" if self.name == os.fspath(START) else Path(self.name).name
 
     @cached_property
     def start(self) -> State:
-        """The first state of the page."""
+        """The initial state of the page."""
         link, main = self.point.links[0], self.point.traffic[self.main]
         buffer = link.buffer_pkts or (link.buffer_bytes or 0) / main.packet_bytes
         low, high = min(main.rtts_s), max(main.rtts_s)
@@ -138,9 +138,10 @@ class BaseScenario:
         for key, control in BY_KEY.items():
             value, low, high = getattr(state, key), control.low, control.high
             if control.kind not in ("choice", "flag") and not low <= value <= high:
-                text, least, most = map(control.write, (value, low, high))
+                text, lowest, highest = map(control.write, (value, low, high))
                 raise ScenarioError(
-                    f'{self.name}: {key}: found "{text}", allowed: {least} to {most} in the studio'
+                    f'{self.name}: {key}: "{text}" is out of the studio\'s range; expected '
+                    f"{lowest} to {highest}"
                 )
         return state
 
@@ -148,8 +149,8 @@ class BaseScenario:
         table = self.tables["law"][index]
         if table["kind"] not in registries.laws():
             raise ScenarioError(
-                f'{self.name}: law: found "{table["kind"]}", allowed in the studio: a law of '
-                "forebay laws"
+                f'{self.name}: law: the studio cannot show "{table["kind"]}"; expected a built-in '
+                "law"
             )
         params = [(k, quantities.plain(v)) for k, v in table.items() if k not in NOT_PARAMS]
         designed = index in self.designed and registries.law(table["kind"])["has_rule"]
@@ -160,7 +161,7 @@ class BaseScenario:
         return self._apply(copy.deepcopy(dict(self.tables)), state, laws)
 
     def toml(self, state: State, laws: Laws) -> str:
-        """Return the scenario as a file, with the comments of the one at the start."""
+        """Return the scenario of a state as a file, with the comments of the original."""
         import tomlkit
 
         document = tomlkit.parse(self.text)
@@ -285,9 +286,9 @@ def _round_trips(state: State) -> str | list[str]:
 
 
 def _place(tables: Tables, key: str, value: Any) -> None:
-    """Set the first value of a sweep in the tables, and take it out of the sweep.
+    """Set the first value of a sweep in the tables, and remove it from the sweep.
 
-    A key that no table has by this name stays in the sweep as its only value.
+    A key whose table is not in the file stays in the sweep as its only value.
     """
     section, _, rest = key.partition(".")
     if section == "bottleneck" and rest in BY_KEY:

@@ -1,8 +1,8 @@
-"""The server of the studio on loopback, for whoever knows its address.
+"""The server of the studio on loopback, for the holder of its address.
 
-Other pages in the same browser and other users of the machine can reach a port of loopback. So
-the address holds a secret, and whoever names another host or comes from another origin is
-refused, before anything is read.
+Other pages in the same browser and other users of the machine can reach a port on loopback. The
+address therefore contains a secret. A request that names another host, or comes from another
+origin, is refused before anything else is read.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from forebay.studio.scenario import BaseScenario
     from forebay.studio.session import Session
 
-#: Bytes of a message from a page, and pages at a time.
+#: Largest size of a message from a page in bytes, and largest number of pages.
 LONGEST_MESSAGE, MOST_PAGES = 1 << 16, 16
-#: Connections that may wait without a whole request at a time, and how long each of them may.
+#: Largest number of connections without a whole request, and their time limit in seconds.
 MOST_WAITING, REQUEST_S = 64, 5.0
-#: Time that pages have to close when the studio ends.
+#: Time in seconds for pages to close when the studio ends.
 PATIENCE_S = 1
 
-#: The page may load only what this server has: no script in the page, no address outside.
+#: The page may load files of this server only, and no inline scripts.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -58,7 +58,7 @@ HEADERS = [
 
 
 class Gate:
-    """Admits requests that name this host, come from this page, and have the token."""
+    """A filter of requests that name this host, come from this page, and have the token."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
@@ -91,7 +91,7 @@ class Gate:
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return "another host"
         origins = headers.getlist("origin")
-        # A browser always tells the origin of a socket.
+        # A browser always sends the origin of a WebSocket.
         needed = scope["type"] == "websocket"
         if (needed or origins) and origins != [f"http://{hosts[0]}"]:
             return "another origin"
@@ -102,11 +102,11 @@ class Gate:
 
 
 class HurriedProtocol(H11Protocol):
-    """HTTP/1.1 whose connections cannot wait for ever, nor use up the process's files.
+    """HTTP/1.1 whose connections have limits on their time and number.
 
-    A connection that has no whole request is closed after `REQUEST_S` seconds, however slowly its
-    bytes come. Of more than `MOST_WAITING` such connections the oldest is closed: a browser sends
-    its request at once and is not among them for long.
+    A connection without a whole request is closed after `REQUEST_S` seconds, however slowly its
+    bytes arrive. Beyond `MOST_WAITING` such connections the oldest is closed; a browser sends its
+    requests at once, and is rarely among them.
     """
 
     waiting: ClassVar[dict[HurriedProtocol, asyncio.TimerHandle]] = {}
@@ -149,7 +149,19 @@ class HurriedProtocol(H11Protocol):
 
 
 def application(base: BaseScenario, port: int, token: str, link: Path | None) -> ASGIApp:
-    """Return the application: the page, its files, and its socket."""
+    """Return the application: the page, its files, and its WebSocket.
+
+    Parameters
+    ----------
+    base : BaseScenario
+        The scenario that the studio was started with.
+    port : int
+        Port on loopback.
+    token : str
+        Secret of the address.
+    link : Path or None
+        Control socket of a real link.
+    """
     pages: set[WebSocket] = set()
 
     async def page(_: Request) -> Response:
@@ -158,9 +170,9 @@ def application(base: BaseScenario, port: int, token: str, link: Path | None) ->
     async def talk(socket: WebSocket) -> None:
         await socket.accept()
         if len(pages) >= MOST_PAGES:
-            await socket.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
+            await socket.close(1013, f"{MOST_PAGES} pages are open; close one")
             return
-        # Counted at once: while the first session loads, any number of pages may come.
+        # The page counts at once, since more pages may open while the first session loads.
         pages.add(socket)
         try:
             session = (await asyncio.to_thread(_session))(socket, base, link)
@@ -181,8 +193,14 @@ def serve(base: BaseScenario, listening: socket.socket, token: str, link: Path |
 
     Parameters
     ----------
-    link : Path, optional
-        The socket of a real link.
+    base : BaseScenario
+        The scenario that the studio was started with.
+    listening : socket
+        The listening port.
+    token : str
+        Secret of the address.
+    link : Path or None
+        Control socket of a real link.
     """
     config = uvicorn.Config(
         application(base, listening.getsockname()[1], token, link),
@@ -197,7 +215,7 @@ def serve(base: BaseScenario, listening: socket.socket, token: str, link: Path |
         server_header=False,
         timeout_graceful_shutdown=PATIENCE_S,
     )
-    # Numbers take longer to load than the page: both at once.
+    # The modules of the calculations load while the page does.
     Thread(target=_session, daemon=True).start()
     asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
 

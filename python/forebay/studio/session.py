@@ -1,8 +1,8 @@
-"""One page and its socket: the newest state wins, and quick pictures come first.
+"""One page and its WebSocket: the newest state wins, and fast results come first.
 
-A page sends `{"n": 7, "state": {KEY: TEXT}, "width": 800}` whenever something moves. Every answer
-names the `n` that it belongs to. While one state is worked on, only the newest of those that come
-in waits; what it makes outdated is left undone.
+A page sends `{"n": 7, "state": {KEY: TEXT}, "width": 800}` whenever a control moves. Every answer
+names the `n` of its state. During the work on a state only the newest of the later ones waits; the
+rest of an obsolete answer is not calculated.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 import forebay._native as _native
 from forebay._base import registries
+from forebay._base.errors import ParameterError
 from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import LawModel, ScenarioError
 from forebay.studio import gains, packets, state
@@ -36,21 +37,21 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 
-#: Least width of a plot in pixels that is believed.
+#: Smallest width of a plot in pixels.
 NARROWEST = 50
-#: The texts that a page may ask for in place of pictures.
+#: The texts that a page may request.
 TEXTS = ("toml", "python")
-#: Longest time for an answer of theory, and for one that nobody waits for any more.
+#: Time limits in seconds of a calculation, and of an obsolete calculation.
 LONGEST_S, OUTDATED_S = 10.0, 0.5
-#: Time between two looks at whether somebody waits.
+#: Time in seconds between two checks for newer states.
 POLL_S = 0.01
 #: The directions of a link.
 WAYS = ("up", "down")
-#: Time between two looks at a link, which has a new picture five times a second.
+#: Time in seconds between two readings of a link.
 EVERY_S = 0.2
-#: Longest time for the answer of a link.
+#: Time limit in seconds of the answer of a link.
 PATIENCE_S = 5.0
-#: What a request may hold: a key, and a value without a space.
+#: Keys and values of a request to a link.
 KEY, VALUE = re.compile(r"[\w-]{1,60}"), re.compile(r"[\w./+-]{1,60}")
 
 #: Values by name, direction, and what else distinguishes samples of a name.
@@ -62,9 +63,9 @@ Samples = dict[tuple[str, str, str], float]
 
 @dataclass
 class LiveLink:
-    """A running link, by the path of its socket; each page has a connection of its own.
+    """A running link with real traffic, by the path of its control socket.
 
-    Its socket is that of `forebay link --control`.
+    The socket is that of `forebay link --control`. Each page has a connection of its own.
     """
 
     path: Path
@@ -76,7 +77,7 @@ class LiveLink:
     async def ask(self, line: str) -> str:
         """Return the answer to a request.
 
-        Raises `OSError` and `TimeoutError` where the link has ended.
+        Raises `OSError` or `TimeoutError` if the link has ended.
         """
         async with self._turn, asyncio.timeout(PATIENCE_S):
             if self._reader is None or self._writer is None:
@@ -91,7 +92,7 @@ class LiveLink:
             return "".join(lines)
 
     async def look(self) -> dict[str, Any]:
-        """Return both directions as they are, and their rates since the last look."""
+        """Return the state of both directions, and their rates since the last call."""
         now, samples = time.monotonic(), _samples(await self.ask("metrics"))
         before, self._last = self._last or (now, samples), (now, samples)
         ways = {}
@@ -105,13 +106,13 @@ class LiveLink:
         return ways
 
     async def steer(self, way: object, changes: object) -> str:
-        """Change a direction, and return an error in words, or nothing."""
+        """Change settings of a direction; return an error in words, or an empty text."""
         if way not in WAYS or not isinstance(changes, dict) or not changes:
-            return "link: found no direction with changes, allowed: up or down, and KEY: VALUE"
+            return "link: expected a direction, up or down, with changes KEY: VALUE"
         words = []
         for key, value in changes.items():
             if not (KEY.fullmatch(key) and isinstance(value, str) and VALUE.fullmatch(value)):
-                return f"{str(key)[:60]}: allowed: a value without spaces"
+                return f"{str(key)[:60]}: expected a value without spaces"
             words.append(f"{key}={value}")
         answer = await self.ask(f"{way} {' '.join(words)}")
         return "" if answer == "ok\n" else answer.strip().removeprefix("error ")
@@ -123,7 +124,7 @@ class LiveLink:
 
 
 def check_link(path: Path) -> None:
-    """Raise `ScenarioError` where no link answers."""
+    """Raise `ParameterError` if no link answers at a socket."""
 
     async def look() -> None:
         link = LiveLink(path)
@@ -134,9 +135,8 @@ def check_link(path: Path) -> None:
         asyncio.run(look())
     except (OSError, TimeoutError, ValueError, KeyError) as error:
         reason = (getattr(error, "strerror", None) or str(error) or "no answer").lower()
-        raise ScenarioError(
-            f'--link: found "{path}", {reason}, allowed: the socket of forebay link --control PATH'
-        ) from None
+        expected = "the socket of a running link"
+        raise ParameterError("link", str(path), expected, reason=reason) from None
 
 
 def _samples(text: str) -> Samples:
@@ -154,13 +154,13 @@ def _samples(text: str) -> Samples:
 def _metrics(
     way: str, now: tuple[float, Samples], before: tuple[float, Samples]
 ) -> dict[str, float | None]:
-    """Return the metrics of a direction; None for what is not known."""
+    """Return the metrics of a direction; None for unknown values."""
 
     def sample(name: str, rest: str = "", samples: Samples = now[1]) -> float:
         return samples.get((name, way, rest), math.nan)
 
     def since(name: str, *reasons: str) -> float:
-        return sum(sample(name, it) - sample(name, it, before[1]) for it in reasons or ("",))
+        return sum(sample(name, key) - sample(name, key, before[1]) for key in reasons or ("",))
 
     def ratio(part: float, whole: float) -> float:
         return part / whole if whole > 0 else math.nan
@@ -186,10 +186,10 @@ def _metrics(
 
 
 class TheoryProcess:
-    """A process for theory, which can be ended in the middle of a calculation.
+    """A process for theory, which can be ended during a calculation.
 
-    A loop with time constants far apart takes minutes, and nothing in it can be interrupted. In
-    parallel with it, packets do not wait for the lock of Python's interpreter.
+    A stiff loop, with time constants far apart, takes minutes and cannot be interrupted. In a
+    process of its own it does not hold the interpreter's lock, for which packets would wait.
     """
 
     def __init__(self) -> None:
@@ -197,17 +197,30 @@ class TheoryProcess:
         self._ended = False
 
     def ask(self, name: str, *arguments: object, outdated: Callable[[], bool]) -> Message:
-        """Return what `forebay.studio.theory` calculates.
+        """Return a result of `forebay.studio.theory`.
 
-        Raises `ScenarioError` for what it refuses, and where it takes too long; `Outdated` when
-        nobody waits any more.
+        Parameters
+        ----------
+        name : str
+            Name of the calculation.
+        *arguments : object
+            Its arguments.
+        outdated : callable
+            True once a newer state has made the result obsolete.
+
+        Raises
+        ------
+        ScenarioError
+            If the calculation refuses its arguments, or takes too long.
+        Outdated
+            If the result is obsolete.
         """
         if self._ended:
             raise Outdated
         worker = self._worker = self._worker or self._started()
         try:
             while not worker.loaded(POLL_S):
-                # Loading is no calculation: it goes on for the next one.
+                # Loading continues for the next calculation.
                 if outdated():
                     raise Outdated
             worker.send(name, arguments)
@@ -229,7 +242,7 @@ class TheoryProcess:
             raise ScenarioError(f"{name}: the process for theory has ended") from None
 
     def close(self) -> None:
-        """End the process at once, and for good."""
+        """End the process at once, and start no other one."""
         self._ended = True
         self._kill()
 
@@ -238,7 +251,7 @@ class TheoryProcess:
         return Worker("forebay.studio.theory:answer")
 
     def _restart(self) -> None:
-        """End the process, and start another, so that it has loaded when it is asked."""
+        """Replace the process by a new one, which loads until it is needed."""
         self._kill()
         if not self._ended:
             self._worker = self._started()
@@ -251,14 +264,14 @@ class TheoryProcess:
 
 @dataclass
 class _Answer:
-    """The answer to one state: messages, the quick ones first."""
+    """The answer to one state: messages, the fast ones first."""
 
     base: BaseScenario
     theory: TheoryProcess
     outdated: Callable[[], bool]
     texts: object
     bins: int
-    #: The state, once its texts are read, and its laws.
+    #: The state, after its texts are read, and its laws.
     now: State | None = None
     laws: dict[str, LawSettings] = field(default_factory=dict)
     runs: tuple[Plan, list[Run]] | None = None
@@ -266,7 +279,7 @@ class _Answer:
 
     @property
     def stages(self) -> list[Callable[[], Message]]:
-        """The functions that calculate the messages, in their order."""
+        """The functions that calculate the messages, in order."""
         return [self._state, self._packets, self._fluid, self._loops, self._warnings, self._maps]
 
     @property
@@ -301,7 +314,7 @@ class _Answer:
         return self._ask("loops", self.now, self.laws)
 
     def _warnings(self) -> Message:
-        # It asks theory once more, in this process: not where that takes too long.
+        # Warnings need theory in this process, which is skipped if it takes too long.
         texts = packets.warnings(*self.runs) if self.runs and not self.theory_failed else []
         return {"kind": "warnings", "texts": texts}
 
@@ -309,7 +322,7 @@ class _Answer:
         return self._ask("maps", self.now, self.laws)
 
     def _ask(self, kind: str, *arguments: object) -> Message:
-        """Return what theory calculates; where it fails, the reason in place of each picture."""
+        """Return a result of theory; if it fails, the reason in place of each figure."""
         try:
             return {"kind": kind} | self.theory.ask(kind, *arguments, outdated=self.outdated)
         except ScenarioError as error:
@@ -319,7 +332,7 @@ class _Answer:
 
 
 class Session:
-    """Answers one page until it goes away."""
+    """The conversation with one page, until the page closes."""
 
     def __init__(self, socket: WebSocket, base: BaseScenario, link: Path | None = None) -> None:
         self._socket = socket
@@ -331,7 +344,7 @@ class Session:
         self._theory = TheoryProcess()
 
     async def serve(self) -> None:
-        """Serve the page from the greeting to its end."""
+        """Serve the page until it closes."""
         await self._send(self._hello())
         tasks = [asyncio.create_task(self._work())]
         if self._link:
@@ -340,7 +353,7 @@ class Session:
             while True:
                 await self._receive(await self._socket.receive_text())
         except (WebSocketDisconnect, KeyError):
-            # KeyError: bytes instead of text; no page of ours sends them.
+            # KeyError: bytes in place of text, which the studio's page never sends.
             pass
         finally:
             self._closed = True
@@ -358,7 +371,7 @@ class Session:
             if not isinstance(n, int) or not (steered or isinstance(texts, dict)):
                 raise TypeError
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            await self._send(_error(0, 'found no {"n": 1, "state": {…}}'))
+            await self._send(_error(0, 'expected {"n": 1, "state": {…}}'))
             return
         if steered and self._link:
             await self._send(await self._steer(self._link, n, message))
@@ -372,7 +385,7 @@ class Session:
         self._came.set()
 
     async def _watch(self, link: LiveLink) -> None:
-        """Send the page the state of a real link, until that ends."""
+        """Send the state of a real link until the link ends."""
         try:
             while True:
                 await self._send({"kind": "live", "ways": await link.look()})
@@ -381,7 +394,7 @@ class Session:
             with suppress(WebSocketDisconnect, RuntimeError):
                 await self._send({"kind": "live", "ended": True})
         except (WebSocketDisconnect, RuntimeError):
-            # The page has gone.
+            # The page has closed.
             pass
 
     async def _steer(self, link: LiveLink, n: int, message: Message) -> Message:
@@ -392,7 +405,7 @@ class Session:
         return {"kind": "steered", "n": n, "message": error}
 
     async def _work(self) -> None:
-        """Answer the newest state, again and again."""
+        """Answer the newest state, repeatedly."""
         while True:
             await self._came.wait()
             self._came.clear()
@@ -409,18 +422,18 @@ class Session:
                     if self._outdated() or answer.now is None:
                         break
             except (WebSocketDisconnect, RuntimeError):
-                # The page has gone while we were sending.
+                # The page closed during an answer.
                 return
 
     def _outdated(self) -> bool:
         return self._newest is not None or self._closed
 
     def _text(self, n: int, texts: object, kind: str) -> Message:
-        """Return a scenario, or a snippet of Python."""
+        """Return the scenario of a state in TOML, or a Python snippet."""
         try:
             now = state.parse(texts, self._base.start)
             laws = {side: law.params for side, law in gains.all_gains(now).items()}
-            # Its faults are reported here, and not where it is run.
+            # Errors of the scenario are reported now, and not when it is run.
             self._base.plan(now, laws)
             write = self._base.toml if kind == "toml" else self._base.python
             return {"kind": kind, "n": n, "text": write(now, laws)}
@@ -449,7 +462,7 @@ def _error(n: int, text: str) -> Message:
 
 
 def _in_words(n: int, stage: Callable[[], Message]) -> Message | None:
-    """Return the message of a stage, or its error; None where nobody waits for it any more."""
+    """Return the message of a stage, or its error; None for an obsolete state."""
     try:
         return stage()
     except Outdated:
@@ -457,14 +470,14 @@ def _in_words(n: int, stage: Callable[[], Message]) -> Message | None:
     except ScenarioError as error:
         return _error(n, str(error))
     except Exception as error:
-        # A fault of ours: the page says so, and the next state has its turn.
+        # An internal error is shown, and the next state is answered.
         text = " ".join(str(error).split())
         return _error(n, f"studio: this failed, {type(error).__name__}: {text}")
 
 
 @cache
 def law_cards() -> list[Message]:
-    """Return the laws for the page: their names and what can be set, as each declares it."""
+    """Return names, parameters and goals of all laws for the page."""
     return [
         {
             "name": name,

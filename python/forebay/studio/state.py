@@ -1,11 +1,12 @@
 """The settings of the page, as one typed value with one parser.
 
-Each control of a link and its traffic is declared once, in `controls.toml`: it reads the text that
-a reader types in the notation of a scenario, and writes it again. The page draws its sliders from
-the same declarations; those of a law come from the law's own.
+Each control of a link and its traffic is declared once, in `controls.toml`. It reads text in the
+notation of a scenario, and writes it again. The page draws its sliders from the same declarations;
+those of a law come from the law's own.
 
-A state is sent as texts by key, like arguments of `--set`: in the page's address, and over its
-socket. What an address leaves out is as in the scenario that the studio was started with.
+A state is sent as texts by key, like arguments of `--set`, in the page's address and over its
+WebSocket. A key that an address omits has the value of the scenario that the studio was started
+with.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from urllib.parse import urlencode
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._native import LawModel, ScenarioError
-from forebay.control.loaded_link import PLAIN, LoadedLink
+from forebay.control.link import PLAIN, Link
 from forebay.scenario.builder import Group
 
 if TYPE_CHECKING:
@@ -30,11 +32,11 @@ if TYPE_CHECKING:
 Texts = Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]
 
-#: The unit in which a slider counts each base unit, and its size in that.
+#: Unit of a slider for each base unit, and its size in the base unit.
 SLIDERS = {"bit/s": ("Mbit/s", 1e6), "s": ("ms", 1e-3), "p": ("p", 1.0), "B": ("B", 1.0)}
 #: A slider of a law's parameter covers its default divided and multiplied by this.
 SPAN = 300.0
-#: Units that a text may have, and their sizes in the slider's.
+#: Units that a text may have, and their sizes in the slider's unit.
 FAMILIES = [
     [("bit/s", 1e-6), ("kbit/s", 1e-3), ("Mbit/s", 1.0), ("Gbit/s", 1e3), ("Tbit/s", 1e6)],
     [("ns", 1e-6), ("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6)],
@@ -45,7 +47,7 @@ FAMILIES = [
 SIDES = ("a", "b")
 #: The origins of gains.
 BY = ("design", "hand")
-#: Largest number of packets that one run may send: two seconds or so of a processor.
+#: Largest number of packets of a run: about two seconds of a core.
 MOST_PACKETS = 2e7
 #: Longest value, in characters.
 LONGEST = 200
@@ -55,7 +57,7 @@ LONGEST = 200
 
 
 class ControlKind(NamedTuple):
-    """A kind of control: its base unit, whether it is a whole number, and how it is written."""
+    """A kind of control: its base unit, True if it is a whole number, and how it is written."""
 
     unit: str = ""
     whole: bool = False
@@ -80,12 +82,14 @@ class Control:
 
     Attributes
     ----------
+    key, group, label, doc : str
+        Key, group on the page, label and description.
     kind : str
         One of `KINDS`; the first four are those of `forebay._native.quantity`.
     low, high : float
-        Ends of what is allowed, in base units.
+        Range in base units.
     slider : (float, float), optional
-        The part of it that a slider covers.
+        The part of the range that a slider covers.
     options : sequence of (name, label)
         The choices of a "choice".
     """
@@ -101,7 +105,7 @@ class Control:
     options: Sequence[tuple[str, str]] = ()
 
     def read(self, text: str) -> Any:
-        """Return the value of a text. Raises `ScenarioError` with the key, and what is allowed."""
+        """Return the value of a text. Raises `ParameterError` if it is wrong."""
         kind = KINDS[self.kind]
         if self.kind == "choice":
             names = [name for name, _ in self.options]
@@ -129,11 +133,11 @@ class Control:
         kind = KINDS[self.kind]
         return kind.write(round(value) if kind.whole else value)
 
-    def _wrong(self, text: str, allowed: str) -> ScenarioError:
-        return ScenarioError(f'{self.key}: found "{text}", allowed: {allowed}')
+    def _wrong(self, text: str, allowed: str) -> ParameterError:
+        return ParameterError(self.key, text, allowed)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the page needs to draw the control."""
+        """Return the data with which the page draws the control."""
         kind = KINDS[self.kind]
         unit, scale = SLIDERS.get(kind.unit, ("", 1.0))
         low, high = self.slider or (self.low, self.high)
@@ -142,7 +146,7 @@ class Control:
             "type": self.kind if self.kind in ("choice", "flag") else "range",
             "low": quantities.finite(low / scale),
             "high": quantities.finite(high / scale),
-            # Quantities are compared by their ratios; a share is not, nor what may be none.
+            # Sliders of quantities are logarithmic, unless their range includes zero.
             "log": low > 0,
             "whole": kind.whole and self.kind != "rate",
             "options": list(self.options),
@@ -153,7 +157,7 @@ def _controls() -> dict[str, Control]:
     """Return the declared controls by their keys."""
     options = {
         "tcp": [(name, name) for name in registries.senders()],
-        # Changes half-way through a run.
+        # Changes after half of a run.
         "event": [
             ("none", "nothing"),
             ("more-flows", "twice the flows"),
@@ -184,14 +188,14 @@ CONTROLS = list(BY_KEY.values())
 
 
 def _card(key: str, label: str, doc: str, unit: str = "") -> dict[str, Any]:
-    """Return what the page needs of each of its settings."""
+    """Return the data that the page needs for any setting."""
     units = next((family for family in FAMILIES if (unit, 1.0) in family), [])
     card = {"key": key, "label": label, "doc": doc, "unit": unit, "units": units}
     return card | {"options": [], "whole": False}
 
 
 def of_param(param: ParamInfo) -> dict[str, Any]:
-    """Return a law's parameter for the page, from the law's own declaration."""
+    """Return a law's parameter for the page, from the law's declaration."""
     unit, scale = SLIDERS.get(param["unit"], (param["unit"], 1.0))
     default = param["default"]
     card = _card(param["name"], param["name"], param["doc"], unit)
@@ -204,11 +208,11 @@ def of_param(param: ParamInfo) -> dict[str, Any]:
         number = 1.0
     if param["min"] is None or number is None:
         return card | {"type": "text"}
-    least, most = param["min"], param["max"] or math.inf
+    minimum, maximum = param["min"], param["max"] or math.inf
     if number > 0:
-        low, high = max(number / SPAN, least), min(number * SPAN, most)
-    elif most <= 1:
-        low, high = least, most
+        low, high = max(number / SPAN, minimum), min(number * SPAN, maximum)
+    elif maximum <= 1:
+        low, high = minimum, maximum
     else:
         return card | {"type": "text"}
     if unit == "p":
@@ -219,7 +223,13 @@ def of_param(param: ParamInfo) -> dict[str, Any]:
 
 
 def of_goal(name: str, default: str, doc: str) -> dict[str, Any]:
-    """Return a goal of a design rule for the page."""
+    """Return a goal of a design rule for the page.
+
+    Parameters
+    ----------
+    name, default, doc : str
+        Name, default and description of the goal.
+    """
     card = _card(f"goal.{name}", name, doc) | {"default": default, "type": "text"}
     try:
         number = float(default)
@@ -237,10 +247,14 @@ class LawChoice:
 
     Attributes
     ----------
+    kind : str
+        Name of the law.
     designed : bool
         True if its gains follow its design rule, with these `goals`.
     params : tuple of (name, text)
-        Explicit parameters; with a design, those that it leaves alone.
+        Explicit parameters; with a design, those that the design does not change.
+    goals : tuple of (name, text)
+        Goals of the design rule.
     """
 
     kind: str
@@ -250,13 +264,13 @@ class LawChoice:
 
     @property
     def target(self) -> str | None:
-        """The explicit set-point, of a law that has one."""
+        """The explicit set-point; None without one."""
         return dict(self.params).get(registries.laws()[self.kind]["set_point"] or "")
 
 
 @dataclass(frozen=True)
 class State:
-    """A link, its traffic, how it runs, and one law or two."""
+    """A link, its traffic, the run, and one or two laws."""
 
     rate: int
     rtt: float
@@ -275,17 +289,19 @@ class State:
 
     @property
     def growth(self) -> str | None:
-        """The name of the flows' sender in theory; None for one that theory does not have."""
+        """Name of the flows' sender in theory; None if theory has no model of it."""
         return registries.window_law(self.tcp, self.ecn)
 
     @property
-    def link(self) -> LoadedLink:
-        """The link for theory, without set-point; with Reno where it has no such sender."""
+    def link(self) -> Link:
+        """The link for theory; with Reno flows where theory has no model of the sender."""
         keys = ("rate", "packet", "rtt")
         rate, packet, rtt = (BY_KEY[key].write(getattr(self, key)) for key in keys)
         tcp = self.growth or PLAIN
         groups = () if tcp == PLAIN else (Group(tcp, self.flows, rtt),)
-        return LoadedLink(rate, packet, self.flows, rtt, 1.0, self.buffer, groups=groups)
+        return Link.of_groups(
+            rate, rtt, flows=self.flows, packet=packet, buffer_pkts=self.buffer, groups=groups
+        )
 
     @property
     def packets(self) -> float:
@@ -308,7 +324,7 @@ class State:
         return texts if self.b else texts | {"b": ""}
 
     def address(self, start: State) -> str:
-        """Return the differences to where the studio started, for the page's address."""
+        """Return the differences from the initial state, for the page's address."""
         before = start.texts()
         for side, choice in self.choices:
             if getattr(start, side) != choice:
@@ -319,15 +335,28 @@ class State:
 
 
 def parse(texts: object, start: State) -> State:
-    """Return the state that these texts mean. Raises `ScenarioError` with the key that is wrong."""
+    """Return the state that texts describe.
+
+    Parameters
+    ----------
+    texts : object
+        Texts by key, as the page sends them.
+    start : State
+        The initial state, which has the values of missing keys.
+
+    Raises
+    ------
+    ScenarioError
+        If a key or a value is wrong.
+    """
     if not isinstance(texts, dict):
-        raise ScenarioError("state: found no table, allowed: texts by key")
+        raise ScenarioError("state: expected texts by key")
     for key, text in texts.items():
         if not isinstance(text, str) or len(text) > LONGEST:
-            raise ScenarioError(f"{key[:LONGEST]}: allowed: a text of {LONGEST} characters at most")
+            raise ScenarioError(f"{key[:LONGEST]}: expected a text of at most {LONGEST} characters")
         if key not in BY_KEY and key.split(".")[0] not in SIDES:
             keys = ", ".join(BY_KEY)
-            raise ScenarioError(f'state: found "{key[:LONGEST]}", allowed: {keys}, a, b')
+            raise ParameterError("state", key[:LONGEST], f"{keys}, a, b")
     values = {
         key: control.read(texts[key]) if key in texts else getattr(start, key)
         for key, control in BY_KEY.items()
@@ -335,22 +364,24 @@ def parse(texts: object, start: State) -> State:
     state = State(**values, a=start.a, b=start.b)
     a, b = (_choice(side, texts, state) for side in SIDES)
     if a is None:
-        raise ScenarioError('a: found "", allowed: a law of forebay laws')
+        raise ParameterError("a", "", "a law")
     state = replace(state, a=a, b=b)
-    # A file may ask for more.
-    most = max(MOST_PACKETS, start.packets)
-    if state.packets > most:
+    # The initial scenario may have more.
+    limit = max(MOST_PACKETS, start.packets)
+    if state.packets > limit:
         duration = BY_KEY["duration"]
-        longest = duration.write(round(most * 8 * state.packet / state.rate))
-        raise ScenarioError(
-            f'duration: found "{duration.write(state.duration)}", which is '
-            f"{state.packets / 1e6:.3g} million packets at this rate, allowed: at most {longest}"
+        longest = duration.write(round(limit * 8 * state.packet / state.rate))
+        raise ParameterError(
+            "duration",
+            duration.write(state.duration),
+            f"at most {longest}",
+            reason=f"it is {state.packets / 1e6:.3g} million packets at this rate",
         )
     return state
 
 
 def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
-    """Return the law of one side; the one of the start where the texts do not mention it."""
+    """Return the law of one side; that of the initial state if the texts do not mention it."""
     prefix = f"{side}."
     own = {key.removeprefix(prefix): text for key, text in texts.items() if key.startswith(prefix)}
     started: LawChoice | None = getattr(state, side)
@@ -358,21 +389,19 @@ def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
         if not own:
             return started
         if started is None:
-            raise ScenarioError(
-                f"{prefix}{next(iter(own))}: found without {side}, allowed: with it"
-            )
+            raise ScenarioError(f"{prefix}{next(iter(own))}: side {side} has no law")
     kind = texts.get(side, started.kind if started else "")
     if not kind:
         return None
     laws = registries.laws()
     if kind not in laws:
-        raise ScenarioError(f'{side}: found "{kind}", allowed: {", ".join(laws)}')
+        raise ParameterError(side, kind, ", ".join(laws))
     goals = tuple((k.removeprefix("goal."), v) for k, v in own.items() if k.startswith("goal."))
     params = [(k, v) for k, v in own.items() if not k.startswith("goal.") and k != "by"]
     rule = laws[kind]["has_rule"]
     by = own.get("by", BY[0] if rule and side in texts else BY[1])
     if by not in BY:
-        raise ScenarioError(f'{side}.by: found "{by}", allowed: {", ".join(BY)}')
+        raise ParameterError(f"{side}.by", by, ", ".join(BY))
     choice = LawChoice(kind, by == BY[0] and rule, tuple(sorted(params)), tuple(sorted(goals)))
     if choice == started:
         return started
@@ -383,9 +412,19 @@ def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
 
 
 def with_target(kind: str, params: list[tuple[str, str]], state: State) -> list[tuple[str, str]]:
-    """Return parameters with a set-point, where the law's default does not suit the link.
+    """Return parameters with a set-point, if the law's default does not suit the link.
 
-    It is a quarter of the bandwidth-delay product, for a law whose default is a larger queue.
+    The set-point is a quarter of the bandwidth-delay product, for a law whose default is a larger
+    queue.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the law.
+    params : list of (name, text)
+        Explicit parameters.
+    state : State
+        The state, which has the link.
     """
     entry = registries.laws()[kind]
     name = entry["set_point"]
@@ -400,7 +439,7 @@ def with_target(kind: str, params: list[tuple[str, str]], state: State) -> list[
 
 
 def _check(side: str, kind: str, name: str, text: str, state: State) -> None:
-    """Raise `ScenarioError` for a wrong parameter; alone, so that the error names it."""
+    """Raise `ScenarioError` for a wrong parameter, which is read alone to name it."""
     try:
         LawModel(kind, [(name, text)], state.rate, state.packet, 1e9)
     except ScenarioError as error:

@@ -1,4 +1,4 @@
-"""The control theory and the fluid model of a state."""
+"""Control theory and the fluid model of a state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from forebay._base import quantities, registries
 from forebay._native import ScenarioError
 from forebay.control import stability_map
-from forebay.control.loaded_link import PLAIN, LoadedLink
+from forebay.control.link import PLAIN, Link
 from forebay.control.plant import REASONS
 from forebay.control.plants import plant_on
 from forebay.experiment import experiment
@@ -30,19 +30,29 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Frequencies of a Bode plot, points of a step response, cells along an axis of a map; fewer where
-#: each cell has the modes of another sender.
+#: Number of frequencies of a Bode plot, of points of a step response, and of cells along an axis of
+#: a map; a smaller number of cells where each cell has the modes of another sender.
 FREQUENCIES, POINTS, CELLS, FEW_CELLS = 240, 300, 40, 24
-#: Number of maps that are kept: moving along their axes needs no other one.
+#: Number of maps that are cached; moving along their axes needs no other map.
 KEPT = 16
 #: Decades of frequency below and above the crossover.
 BELOW, ABOVE = 100.0, 30.0
 
 
 def answer(name: str, arguments: Sequence[Any]) -> dict[str, Any]:
-    """Return what `loops`, `fluid` or `maps` calculates, for the process of the studio.
+    """Return the result of `loops`, `fluid` or `maps`, for the process of the studio.
 
-    Raises `ScenarioError`, also for a fault of ours, which the page shows.
+    Parameters
+    ----------
+    name : str
+        Name of the calculation.
+    arguments : sequence
+        Its arguments.
+
+    Raises
+    ------
+    ScenarioError
+        If the calculation fails, also by an internal error, which the page shows.
     """
     calculate: dict[str, Callable[..., dict[str, Any]]] = {
         "loops": loops,
@@ -59,7 +69,15 @@ def answer(name: str, arguments: Sequence[Any]) -> dict[str, Any]:
 
 
 def loops(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
-    """Return Bode plot, margins and step response of each law; a reason where it has no loop."""
+    """Return Bode plot, margins and step response of each law, or the reason why it has no loop.
+
+    Parameters
+    ----------
+    state : State
+        The settings of the page.
+    laws : dict of str to LawSettings
+        Parameters of the law of each side.
+    """
     law_loops: dict[str, Loop] = {}
     curves: dict[str, Any] = {}
     for side, choice in state.choices:
@@ -96,8 +114,8 @@ def _loop(state: State, choice: LawChoice, params: Params) -> Loop | str:
     except ScenarioError as error:
         return plain(error)
     if how == "unmodelled":
-        return "This law has no linear model: its answer does not follow from the queue smoothly."
-    at = f" It would rest at {queue_pkts:.4g} packets." if queue_pkts is not None else ""
+        return "This law has no linear model: its output does not depend on the queue smoothly."
+    at = f" The queue would be {queue_pkts:.4g} packets." if queue_pkts is not None else ""
     needs = f" The flows need a probability of {p:.3g}." if p is not None else ""
     return f"No equilibrium: {REASONS[how]}.{at}{needs}"
 
@@ -137,7 +155,7 @@ def _step(loop: Loop, time_s: Floats) -> dict[str, Any]:
     at, deviation = loop.step(float(time_s[-1]), points=2 * POINTS)
     rest = loop.model["queue_pkts"]
     queue = rest + np.interp(time_s, at, deviation)
-    # An unstable loop leaves every axis.
+    # The response of an unstable loop exceeds every axis.
     queue[np.abs(queue) > 1e6] = np.nan
     return {"step_pkts": quantities.finite(np.round(queue, 2).tolist()), "rest_pkts": rest}
 
@@ -154,9 +172,16 @@ def _margins(loop: Loop) -> dict[str, Any]:
 
 
 def maps(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
-    """Return stability maps over flows and RTT of each side; a reason where there is none."""
+    """Return stability maps over flows and RTT of each side, or the reason why there is none.
+
+    Parameters
+    ----------
+    state : State
+        The settings of the page.
+    laws : dict of str to LawSettings
+        Parameters of the law of each side.
+    """
     axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
-    # Moving along their axes needs no other map.
     link = replace(state, flows=1, rtt=1e-3 * axes[1][1]).link
     of = {"growth": state.growth, "link": link, "axes": axes}
     return {
@@ -170,7 +195,7 @@ def maps(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
 
 
 def _axis(at: float, low: float, high: float) -> tuple[float, float]:
-    """Return a span that holds a value; wider by decades where it has to be."""
+    """Return an axis that contains a value, extended by decades if necessary."""
     while at < 1.5 * low and low > 1:
         low /= 10
     while at > 0.8 * high:
@@ -183,7 +208,7 @@ def _map(
     kind: str,
     params: tuple[tuple[str, str], ...],
     growth: str,
-    link: LoadedLink,
+    link: Link,
     axes: tuple[tuple[float, float], ...],
 ) -> dict[str, Any] | str:
     """Return a map, or the reason why there is none."""

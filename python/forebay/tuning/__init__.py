@@ -1,8 +1,23 @@
-"""One law for a range of links: `tune("5..50Mbit/s", "20..200ms", "10..400")`.
+"""One law with one set of parameters for a range of links: `forebay.tune`.
 
-`ranges` has the operating points, and `candidates` the laws with their search spaces and linear
-models. `search` finds gains that keep their margins at every point. `check` runs every candidate
-with packets at the corners and in the middle. `tuning` chooses the best for the goal and tests it
-against the papers' defaults with other seeds. `recommendation` has what came of it as plain values,
-sentences and a page, which `figures` illustrates.
+A tuning goes from a range to a recommendation in four steps:
+
+    LinkRange ──search──▶ candidates ──screen──▶ choice ──test──▶ Tuning
+
+- `ranges.LinkRange` has the operating points: the corners of the range, its middle, and steps of
+  the rate and of the load.
+- `candidates` has the laws with their search spaces, their linear models and the goals.
+- `search` finds gains that keep |1/(1 + L)| at most 2 at every operating point.
+- `check` runs every candidate with packets at those points.
+- `tuning` chooses the best candidate for the goal, tries other set-points, and tests the choice
+  against the papers' defaults with seeds that took no part in it.
+- `recommendation.Tuning` is the result: plain values, sentences, scenarios and a page, which
+  `figures` illustrates.
+
+>>> import forebay
+>>> links = forebay.LinkRange(rate="5..50Mbit/s", rtt="20..200ms", flows=(10, 400))
+>>> tuning = forebay.tune(links, laws=["pi", "pie"], goal="balance")  # doctest: +SKIP
+>>> print(tuning.toml())  # doctest: +SKIP
+
+Start reading at `tuning.tune`, and go on with `_Search._stages`.
 """

@@ -1,12 +1,12 @@
 """The candidates of a tuning, the goal that chooses among them, and their linear models.
 
-The file of each law declares its search space: axes, searched in the logarithm, and the parameters
-at a point of them. A search moves only the numbers that the papers' design rules set; the others
-keep their defaults. A law without a linear model has a short list of settings instead, which only
-packets can judge.
+The file of each law declares its search space: axes, which are searched in the logarithm, and the
+parameters at a point of them. A search varies only the numbers that the papers' design rules set;
+the others keep their defaults. A law without a linear model has a short list of settings, which
+only packets can judge.
 
-A router has fewer laws and parameters: a qdisc counts some of them in steps, and bounds others.
-Candidates for a router are rounded to its steps before they are judged, and those that it cannot
+A router has fewer laws and parameters: a qdisc rounds some of them to steps, and bounds others.
+Candidates for a router are rounded to its steps before they are judged. Candidates that it cannot
 have are left out, with the reason.
 """
 
@@ -18,21 +18,22 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from forebay import _native
 from forebay._base import quantities, registries
+from forebay._base.errors import ParameterError
 from forebay._base.registries import baseline
 from forebay._native import ScenarioError, SearchSpace
-from forebay.control import disturbances, fitted_gains
-from forebay.control.fitted_gains import OperatingRange
-from forebay.control.loaded_link import PLAIN
+from forebay.control import disturbances
+from forebay.control.link import PLAIN
 from forebay.control.loop import Loop, count_loops
 from forebay.control.plants import plant_on
+from forebay.experiment import automatic_gains
 from forebay.linux import programs
 from forebay.scenario import router
 from forebay.scenario.builder import Law
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 
 if TYPE_CHECKING:
     from forebay._native import TcWords
@@ -41,17 +42,25 @@ Params = tuple[tuple[str, str], ...]
 #: A point of a search space, by the names of its axes.
 Point = Mapping[str, float]
 
-#: Largest |1/(1 + L)| allowed at any operating point: leaves at least 6 dB and 29° (Åström and
-#: Hägglund 2006).
+#: Largest sensitivity peak |1/(1 + L)| at any operating point, which implies margins of at least 6
+#: dB and 29° (Åström and Hägglund 2006).
 SENSITIVITY = 2.0
-#: Share of the range's fewest flows from which on margins count, and of a point's flows below which
-#: some of them are left to timeouts.
+#: Fraction of the range's fewest flows from which on margins count, and of a point's flows below
+#: which some of them are in timeouts.
 NEARLY_ALL = 1 - 1e-6
-#: Axes that are a set-point: a queue, or a delay.
+#: Names of axes that are a set-point.
 SET_POINTS = ("target", "delay")
-#: Multiples of a law's usual set-point that a router may have, too.
+#: Multiples of a law's usual set-point that are candidates for a router.
 TARGET_SHARES = (1 / 3, 2 / 3, 2.0)
-#: The kinds of router, and what each of them has.
+#: The laws of a router: those of Linux, or also those of `forebay attach`.
+RouterLaws = Literal["linux", "attach"]
+#: The goals of a user.
+GoalName = Literal["delay", "balance", "throughput"]
+#: The gains of the laws with which a choice is compared.
+ReferenceGains = Literal["paper", "auto"]
+#: Figures of a tuning: delay against goodput, point by point, compared with the papers' defaults.
+TuningPicture = Literal["trade", "places", "defaults"]
+#: The laws that each kind of router has, in words.
 CHOICES = {
     "linux": "the qdiscs of Linux",
     "attach": "the qdiscs of Linux and the laws that forebay attach installs",
@@ -60,10 +69,10 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal of the user."""
+    """A goal of a tuning."""
 
     name: str
-    #: Largest share of the goodput to give up, anywhere in the range.
+    #: Largest fraction of the goodput to give up at any operating point.
     give_up: float
     #: The number to minimise at the worst point: "delay_p95_s" or "deviation_s".
     least: str
@@ -88,23 +97,31 @@ class LocalModel:
 
     Attributes
     ----------
+    point : OperatingPoint
+        The operating point.
     flows : float
-        Flows that the model counts: at most as many as have ten packets in flight each.
-    held : bool
+        Number of flows that the model counts: at most as many as have ten packets in flight each.
+    in_range : bool
         True if that load is within the range, so that margins count.
     queue_pkts : float
         Queue at the equilibrium.
+    capacity_pkts_per_s : float
+        Rate of the link.
+    stable : bool
+        True if the loop is stable.
     gain_db : float
-        Least change of the gain to oscillation; negative for an unstable loop.
+        Gain margin; negative for an unstable loop.
     sensitivity : float
-        Largest |1/(1 + L)|.
+        Sensitivity peak, the largest |1/(1 + L)|.
     noise_pkts, load_pkts : float
         Standard deviation of the queue caused by TCP's own losses, and by changes of the load.
+    loop : Loop
+        The loop, for its exact margins.
     """
 
     point: OperatingPoint
     flows: float
-    held: bool
+    in_range: bool
     queue_pkts: float
     capacity_pkts_per_s: float
     stable: bool
@@ -112,7 +129,6 @@ class LocalModel:
     sensitivity: float
     noise_pkts: float
     load_pkts: float
-    #: The loop, for its exact margins.
     loop: Loop
 
     @property
@@ -156,23 +172,29 @@ def local_models_at(
     law: str,
     params_at: Callable[[OperatingPoint, float], Sequence[tuple[str, str]]],
     queue_pkts: float | Callable[[OperatingPoint], float],
-    ranges: Ranges,
+    ranges: LinkRange,
     points: Sequence[OperatingPoint],
 ) -> list[LocalModel | None]:
-    """Return the linear model of a law at each point.
+    """Return the linear model of a law at each operating point.
 
     Parameters
     ----------
+    law : str
+        Name of the law.
     params_at : callable
-        Parameters at a point with a number of flows; they differ only in what a law adapts by
-        itself.
+        Parameters at a point with a number of flows; they differ only in values that the law
+        adapts.
     queue_pkts : float or callable
         Approximate equilibrium queue, for all points or for each.
+    ranges : LinkRange
+        The range of links.
+    points : sequence of OperatingPoint
+        The points.
 
     Returns
     -------
     list of LocalModel or None
-        None where the law has no equilibrium within the buffer.
+        None if the law has no equilibrium within the buffer.
 
     Raises
     ------
@@ -194,11 +216,11 @@ def local_models_at(
 
     def model(point: OperatingPoint, flows: float, loop: Loop) -> LocalModel:
         gain_db, stable = next(verdicts)
-        held = flows > NEARLY_ALL * ranges.flows[0]
+        in_range = flows > NEARLY_ALL * ranges.flows[0]
         queue, capacity = loop.model["queue_pkts"], loop.point.capacity_pkts_per_s
         deviations = disturbances.queue_deviations(loop)
         return LocalModel(
-            point, flows, held, queue, capacity, stable, gain_db, *deviations, loop=loop
+            point, flows, in_range, queue, capacity, stable, gain_db, *deviations, loop=loop
         )
 
     rows = zip(points, counts, loops, strict=True)
@@ -215,7 +237,7 @@ def keeps_margins(local: LocalModels) -> bool:
 def counted(local: LocalModels) -> list[LocalModel]:
     """Return the models whose margins count: loads within the range, or else all of them."""
     models = [model for model in local if model is not None]
-    return [model for model in models if model.held] or models
+    return [model for model in models if model.in_range] or models
 
 
 # --- candidates ---------------------------------------------------------------------------------
@@ -298,21 +320,49 @@ class Space:
     fixed: Params = field(default=(), kw_only=True)
 
     def params(self, point: Point) -> Params:
-        """Return the parameters at a point. Raises `ScenarioError` where there are none."""
+        """Return the parameters at a point. Raises `ScenarioError` if the law cannot have them."""
         return _texts(self.native.params(self._values(point))) + self.fixed
 
     def queue_pkts(self, point: Point, at: OperatingPoint) -> float:  # noqa: ARG002
-        """Return the approximate equilibrium queue."""
+        """Return the approximate equilibrium queue in packets.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        at : OperatingPoint
+            The operating point.
+        """
         return self.native.queue_pkts(self._values(point))
 
     def adapted(self, point: Point, at: OperatingPoint, flows: float) -> Params:
-        """Return the parameters that the law sets by itself with this number of flows."""
+        """Return the parameters that the law adapts by itself.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        at : OperatingPoint
+            The operating point.
+        flows : float
+            Number of flows.
+        """
         return _texts(self.native.adapted(self._values(point), at.plain, flows))
 
     def local(
-        self, point: Point, ranges: Ranges, points: Sequence[OperatingPoint]
+        self, point: Point, ranges: LinkRange, points: Sequence[OperatingPoint]
     ) -> list[LocalModel | None]:
-        """Return the linear models of a point of the space at operating points."""
+        """Return the linear models at operating points.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        ranges : LinkRange
+            The range of links.
+        points : sequence of OperatingPoint
+            The operating points.
+        """
         fixed = self.params(point)
 
         def params_at(at: OperatingPoint, flows: float) -> Params:
@@ -323,14 +373,32 @@ class Space:
         )
 
     def moved(self, point: Point, share: float) -> dict[str, float] | None:
-        """Return the point with `share` of its set-point; None for a space without that axis."""
+        """Return the point with `share` of its set-point; None for a space without a set-point.
+
+        Parameters
+        ----------
+        point : dict
+            Point of the space.
+        share : float
+            Factor on the set-point.
+        """
         for axis in self.axes:
             if axis.name in SET_POINTS:
                 return {**point, axis.name: share * point[axis.name]}
         return None
 
     def candidate(self, goal: Goal, point: Point, local: LocalModels) -> Candidate:
-        """Return what a search for a goal gave: a point with its models."""
+        """Return the result of a search: a point with its models.
+
+        Parameters
+        ----------
+        goal : Goal
+            The goal of the search.
+        point : dict
+            Point of the space.
+        local : sequence of LocalModel or None
+            Its models.
+        """
         label, params = f"{self.law} for {goal.name}", self.params(point)
         return Candidate(
             *(self.law, label, params, "tuned", point, tuple(local)),
@@ -342,51 +410,70 @@ class Space:
         return [point[axis.name] for axis in self.axes]
 
 
-def distinct_label(label: str, taken: Collection[str]) -> str:
-    """Return a label that no other candidate has, with a number if need be.
+def distinct_label(label: str, labels: Collection[str]) -> str:
+    """Return a label that no other candidate has, numbered if necessary.
 
-    Multiples of set-points may round alike, and a label identifies a candidate.
+    Multiples of set-points may be rounded to the same text, and a label identifies a candidate.
+
+    Parameters
+    ----------
+    label : str
+        The label.
+    labels : collection of str
+        Labels of other candidates.
     """
     numbered = (f"{label} #{number}" for number in itertools.count(2))
-    return next(name for name in itertools.chain([label], numbered) if name not in taken)
+    return next(name for name in itertools.chain([label], numbered) if name not in labels)
 
 
-def known(laws: Sequence[str], ranges: Ranges | None = None) -> list[str]:
-    """Return the laws that were asked for, or all that the ranges allow.
+def known(laws: Sequence[str], ranges: LinkRange | None = None) -> list[str]:
+    """Return the laws to choose from: the named ones, or all that the ranges allow.
+
+    Parameters
+    ----------
+    laws : sequence of str
+        Names of laws; empty for all.
+    ranges : LinkRange, optional
+        The range of links, which may be for a router.
 
     Raises
     ------
-    ScenarioError
-        If a law does not exist, or is none of the router that it is for.
+    ParameterError
+        If a law does not exist, or the router does not have it.
     """
     names = list(registries.laws())
     for law in laws:
         if law not in names:
-            raise ScenarioError(f'--law: found "{law}", allowed: {", ".join(names)}')
+            raise ParameterError("laws", law, ", ".join(names))
     if ranges is not None and ranges.router:
         names = [law for law in names if _router_has(law, ranges)]
         for law in laws:
             if law not in names:
-                raise ScenarioError(
-                    f'--law: "{law}" is none of {CHOICES[ranges.router]}; '
-                    f"choose among {', '.join(names)}"
-                )
+                reason = f"it is not among {CHOICES[ranges.router]}"
+                raise ParameterError("laws", law, ", ".join(names), reason=reason)
     return list(dict.fromkeys(laws)) or names
 
 
 def is_coupled(law: str) -> bool:
-    """Return True if a law distinguishes classic flows from those of L4S."""
+    """Return True if a law distinguishes classic flows from L4S flows."""
     return law in registries.laws() and registries.law(law)["coupled"]
 
 
-def space(law: str, ranges: Ranges) -> Space | None:
+def space(law: str, ranges: LinkRange) -> Space | None:
     """Return the search space of a law.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    ranges : LinkRange
+        The range of links.
 
     Returns
     -------
     Space or None
-        None for a law without a linear model, and for one that distinguishes flows of L4S, whose
-        model here is that of classic ones.
+        None for a law without a linear model, and for a law that distinguishes L4S flows, whose
+        model here is that of classic flows.
     """
     native = None if is_coupled(law) and ranges.l4s else ranges.alike.space(law)
     if native is None:
@@ -395,8 +482,16 @@ def space(law: str, ranges: Ranges) -> Space | None:
     return Space(law, axes, native, fixed=fixed(law, ranges))
 
 
-def fixed(law: str, ranges: Ranges) -> Params:
-    """Return what a router has otherwise than the law's defaults."""
+def fixed(law: str, ranges: LinkRange) -> Params:
+    """Return the parameters in which a router's qdisc differs from the law's defaults.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    ranges : LinkRange
+        The range of links.
+    """
     return (_switches(law, ranges) or ()) if ranges.router else ()
 
 
@@ -405,16 +500,31 @@ def default(law: str) -> Candidate:
     return Candidate(law, law if law == baseline()["name"] else f"{law} (papers)", (), "default")
 
 
-def stock(law: str, ranges: Ranges) -> Candidate:
-    """Return a law as a router has it by default, with its linear model if it has one."""
+def stock(law: str, ranges: LinkRange) -> Candidate:
+    """Return a law with a router's default parameters, and with its linear model if it has one.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    ranges : LinkRange
+        The range of links.
+    """
     label = law if law == baseline()["name"] else f"{law} (default)"
     return with_model(Candidate(law, label, fixed(law, ranges), "default"), ranges)
 
 
-def other_targets(law: str, ranges: Ranges) -> list[Candidate]:
+def other_targets(law: str, ranges: LinkRange) -> list[Candidate]:
     """Return a law that has a linear model with its usual gains and other set-points.
 
-    Gains that the model asks for may lie between the steps of a qdisc, or below the least.
+    Gains that the model asks for may lie between the steps of a qdisc, or below the smallest one.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    ranges : LinkRange
+        The range of links.
     """
     key = registries.law(law)["set_point"]
     if key is None or space(law, ranges) is None:
@@ -433,8 +543,16 @@ def other_targets(law: str, ranges: Ranges) -> list[Candidate]:
     ]
 
 
-def with_model(candidate: Candidate, ranges: Ranges) -> Candidate:
-    """Return a candidate that was not searched with its linear models, if its law has one."""
+def with_model(candidate: Candidate, ranges: LinkRange) -> Candidate:
+    """Return a candidate that was not searched with its linear models, if its law has one.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The candidate.
+    ranges : LinkRange
+        The range of links.
+    """
     law = candidate.law
     if space(law, ranges) is None:
         return candidate
@@ -456,21 +574,30 @@ def with_model(candidate: Candidate, ranges: Ranges) -> Candidate:
     return replace(candidate, local=tuple(local), keeps=keeps_margins(local))
 
 
-def designed(law: str, ranges: Ranges) -> Candidate:
-    """Return a law with the gains of `gains = "auto"`, designed once for all of the ranges."""
+def designed(law: str, ranges: LinkRange) -> Candidate:
+    """Return a law with the gains of automatic design, once for the whole range.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    ranges : LinkRange
+        The range of links.
+    """
     if law == baseline()["name"]:
         return default(law)
-    loads = OperatingRange(
-        ranges.rates_bps[1],
-        round(ranges.packet_bytes),
-        ranges.rtts_s,
-        ranges.buffer_pkts,
-        ranges.flows,
-        one_loop=not registries.law(law)["per_flow"],
-        # As in scenarios, flows with different senders count as Reno's.
-        tcp=PLAIN if "," in ranges.tcp else ranges.tcp,
-    )
-    return Candidate(law, f"{law} (auto)", fitted_gains.fit(law, loads).params, "default")
+    place = {
+        "rate_bps": ranges.rates_bps[1],
+        "packet_bytes": round(ranges.packet_bytes),
+        "rtt_s": ranges.rtts_s,
+        "room_pkts": ranges.buffer_pkts,
+        "flows": ranges.flows,
+        "one_loop": not registries.law(law)["per_flow"],
+        # As in scenarios, flows with different senders count as Reno flows.
+        "tcp": PLAIN if "," in ranges.tcp else ranges.tcp,
+    }
+    params = automatic_gains.fitted((law, place, {})).params
+    return Candidate(law, f"{law} (auto)", params, "default")
 
 
 def retargeted(chosen: Candidate) -> Candidate | None:
@@ -481,8 +608,16 @@ def retargeted(chosen: Candidate) -> Candidate | None:
     return Candidate(chosen.law, f"{chosen.law} (papers' gains)", params, "retargeted")
 
 
-def listed(law: str, ranges: Ranges) -> list[Candidate]:
-    """Return settings of a law that only packets can judge; none for a law with a model."""
+def listed(law: str, ranges: LinkRange) -> list[Candidate]:
+    """Return settings of a law that only packets can judge; none for a law with a model.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    ranges : LinkRange
+        The range of links.
+    """
     # Settings for RTTs that are the same come twice.
     settings = dict.fromkeys(
         _texts(params) + fixed(law, ranges) for params in ranges.native.listed(law)
@@ -501,8 +636,15 @@ def _texts(params: Sequence[tuple[str, float | str]]) -> Params:
 # --- routers ------------------------------------------------------------------------------------
 
 
-def as_installed(candidate: Candidate, ranges: Ranges) -> Candidate:
-    """Return a candidate as the router has it: rounded to its steps, with the margins left.
+def as_installed(candidate: Candidate, ranges: LinkRange) -> Candidate:
+    """Return a candidate as the router has it: rounded to its steps, with the resulting margins.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The candidate.
+    ranges : LinkRange
+        The range of links.
 
     Raises
     ------
@@ -517,8 +659,18 @@ def as_installed(candidate: Candidate, ranges: Ranges) -> Candidate:
     return with_model(replace(candidate, params=params), ranges)
 
 
-def attach_line(law: str, params: Params, ranges: Ranges) -> str | None:
-    """Return the command that installs the law with `forebay attach`; None if it cannot."""
+def attach_line(law: str, params: Params, ranges: LinkRange) -> str | None:
+    """Return the command that installs a law with `forebay attach`; None if it cannot.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    params : tuple of (name, value)
+        Parameters of the law.
+    ranges : LinkRange
+        The range of links.
+    """
     try:
         in_linux = _tc_words(law, params, ranges) is not None
     except ScenarioError:
@@ -532,13 +684,13 @@ def attach_line(law: str, params: Params, ranges: Ranges) -> str | None:
     return shlex.join([*words, "--ecn"])
 
 
-def _switches(law: str, ranges: Ranges) -> Params | None:
-    """Return the switches that the qdisc of a law has otherwise than the law's defaults.
+def _switches(law: str, ranges: LinkRange) -> Params | None:
+    """Return the switches in which the qdisc of a law differs from the law's defaults.
 
     Returns
     -------
     tuple of (name, value) or None
-        Such as ``gentle = false`` of RED; None for a law that is no qdisc of Linux.
+        For example ``gentle = false`` for RED; None for a law that is not a qdisc of Linux.
     """
     switches = [
         (entry["name"], str(not entry["default"]).lower())
@@ -554,14 +706,14 @@ def _switches(law: str, ranges: Ranges) -> Params | None:
     return None
 
 
-def _router_has(law: str, ranges: Ranges) -> bool:
+def _router_has(law: str, ranges: LinkRange) -> bool:
     """Return True if the router of these ranges can have the law at all."""
     if _switches(law, ranges) is not None:
         return True
     return ranges.router == "attach" and programs.has_header(law)
 
 
-def _attach_has(law: str, params: Params, ranges: Ranges) -> bool:
+def _attach_has(law: str, params: Params, ranges: LinkRange) -> bool:
     """Return True if `forebay attach` has the law in fixed point, with these parameters."""
     try:
         twin = _native.law_twin(
@@ -576,13 +728,13 @@ def _attach_has(law: str, params: Params, ranges: Ranges) -> bool:
     return twin is not None
 
 
-def _rounded(law: str, params: Params, ranges: Ranges) -> Params:
+def _rounded(law: str, params: Params, ranges: LinkRange) -> Params:
     """Return parameters rounded to the steps of the router's qdisc.
 
     Raises
     ------
     ScenarioError
-        If the qdisc cannot have them, and `forebay attach` may or can not install them either.
+        If the qdisc cannot have them, and `forebay attach` cannot install them either.
     """
     installable = ranges.router == "attach" and _attach_has(law, params, ranges)
     try:
@@ -601,7 +753,7 @@ def _rounded(law: str, params: Params, ranges: Ranges) -> Params:
     return (*adjusted, *rounded.items())
 
 
-def _tc_words(law: str, params: Params, ranges: Ranges) -> TcWords | None:
+def _tc_words(law: str, params: Params, ranges: LinkRange) -> TcWords | None:
     """Return the qdisc of a law on the fastest link; None if Linux has none."""
     flags = {"true": True, "false": False}
     return _native.tc_words(

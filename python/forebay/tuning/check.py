@@ -1,4 +1,4 @@
-"""The check of candidates with packets, every candidate under the same seeds, and its estimate."""
+"""The check of candidates with packets, all of them with the same seeds, and its expected time."""
 
 from __future__ import annotations
 
@@ -21,27 +21,26 @@ from forebay.experiment.experiment import Experiment
 from forebay.scenario.builder import Dumbbell, Value
 from forebay.tuning import candidates, search
 from forebay.tuning.candidates import Candidate, Goal, LocalModels
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 
 if TYPE_CHECKING:
     from forebay._native import Plan
     from forebay.experiment.store import Store
 
-#: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
-#: ones, luck in the choice would count as merit.
+#: Number of seeds of the runs that choose. The runs that test the choice have other seeds: with the
+#: same seeds, luck in the choice would count as merit.
 SCREENING_SEEDS = 2
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
-#: Time of a step of the rate or of the load, once the law has settled; and time in which the law
-#: must have settled again, when the measurement begins.
+#: Time of a step of the rate or of the load, and time after it at which the measurement begins.
 STEP_S, SETTLED_S = 20.0, 10.0
 #: Longest run on a recorded link.
 LONGEST_S = 140.0
 #: Time for a trial of packet runs, in s.
 TRIAL_S = 0.5
-#: A law whose gains come from an exact set takes about as long as so many evaluations of a model.
+#: Cost of gains from an exact set, in evaluations of a model.
 EVALUATIONS_OF_REGION = 40
-#: Candidates with other set-points that the packets are likely to try, in all rounds.
+#: Expected number of candidates with other set-points, in all rounds.
 MOVED = 12
 #: The stages of a tuning, by what each counts.
 SEARCHES, SCREENING, MOVING, TEST, INSIDE = (
@@ -55,7 +54,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Checked:
-    """A candidate's runs: arrays with a row per point and a column per seed, nan where missing."""
+    """The runs of a candidate: arrays with a row per point and a column per seed, or NaN."""
 
     candidate: Candidate
     #: Standard deviation and mean of the queuing delay over time, and its 95th percentile.
@@ -68,12 +67,12 @@ class Checked:
 
     @property
     def worst(self) -> int:
-        """The index of the point with the largest deviation, over all seeds."""
+        """Index of the point with the largest mean deviation."""
         return int(np.argmax(np.nanmean(self.deviation_s, axis=1)))
 
     @property
     def worst_s(self) -> Floats:
-        """The largest deviation at any point, seed by seed."""
+        """Largest deviation of any point, for each seed."""
         return np.asarray(self.deviation_s.max(axis=0), float)
 
     @property
@@ -86,11 +85,11 @@ class Checked:
         return float(np.nanmean(values, axis=1).max())
 
     def number_of(self, goal: Goal) -> float:
-        """Return what the goal minimises, at the worst point."""
+        """Return the number that the goal minimises, at its worst point."""
         return self.worst_of(getattr(self, goal.least))
 
     def relative(self, best: Floats) -> Floats:
-        """Return the goodput at each point as a share of `best`, over all seeds."""
+        """Return the mean goodput at each point as a fraction of `best`."""
         return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
 
     def locals(self, points: Sequence[OperatingPoint]) -> LocalModels:
@@ -105,7 +104,15 @@ class Checked:
 
 
 def best_of_laws(checked: Sequence[Checked], number: Callable[[Checked], float]) -> list[Checked]:
-    """Return the candidate with the least number of each law, the least first."""
+    """Return the best candidate of each law, the best law first.
+
+    Parameters
+    ----------
+    checked : sequence of Checked
+        Runs of candidates.
+    number : callable
+        The number to minimise.
+    """
     best: dict[str, Checked] = {}
     for runs in sorted(checked, key=number):
         best.setdefault(runs.candidate.law, runs)
@@ -118,10 +125,10 @@ class Against:
 
     other: Checked
     seeds: int
-    #: Mean of the other's worst deviation less the chosen law's, and half its 95 % interval.
+    #: Mean of the other law's worst deviation minus the chosen law's, and half its 95 % interval.
     difference_s: float
     ci95_s: float
-    #: Of a paired t-test, adjusted for the number of other laws by Holm's method.
+    #: p value of a paired t-test, adjusted by Holm's method for the number of other laws.
     p: float
 
     @property
@@ -140,9 +147,21 @@ class Check:
 
 
 def scenario(
-    laws: Sequence[Candidate], ranges: Ranges, title: str, point: OperatingPoint | None = None
+    laws: Sequence[Candidate], ranges: LinkRange, title: str, point: OperatingPoint | None = None
 ) -> str:
-    """Return the scenario of a check as TOML, at one point or in a sweep over the corners."""
+    """Return the scenario of a check in TOML, at one point or in a sweep over the corners.
+
+    Parameters
+    ----------
+    laws : sequence of Candidate
+        The candidates.
+    ranges : LinkRange
+        The range of links.
+    title : str
+        Title of the scenario.
+    point : OperatingPoint, optional
+        The operating point; the corners by default.
+    """
     step = None if point is None else point.before
     first = step or point or ranges.swept[0]
     fastest_bps = max(place.rate_bps for place in ranges.conditions)
@@ -168,7 +187,7 @@ def scenario(
     ).text()
 
 
-def _change(ranges: Ranges, after: OperatingPoint) -> dict[str, Value]:
+def _change(ranges: LinkRange, after: OperatingPoint) -> dict[str, Value]:
     """Return the settings after a step."""
     flows = {
         f"traffic.{i}.flows": max(1, round(group.flows))
@@ -177,7 +196,7 @@ def _change(ranges: Ranges, after: OperatingPoint) -> dict[str, Value]:
     return {"bottleneck.rate": after.rate, **flows}
 
 
-def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
+def _sweep(ranges: LinkRange) -> dict[str, list[Any]]:
     """Return the sweep over rates, RTTs and numbers of flows, of all classes together."""
     groups = [ranges.groups(point) for point in ranges.swept]
 
@@ -195,15 +214,23 @@ def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
     }
 
 
-def duration_s(ranges: Ranges) -> float:
-    """Return the simulated time of a run: up to a limit, all of a recorded link is measured."""
+def duration_s(ranges: LinkRange) -> float:
+    """Return the simulated time of a run, which covers a recorded link up to a limit."""
     if ranges.trace is None:
         return DURATION_S
     return float(min(max(DURATION_S, MEASURE_S + ranges.trace.round_s), LONGEST_S))
 
 
-def runnable(candidate: Candidate, ranges: Ranges) -> str:
-    """Return why a law refuses its parameters here, as beyond the buffer; empty if it does not."""
+def runnable(candidate: Candidate, ranges: LinkRange) -> str:
+    """Return the reason why a law refuses its parameters, such as a small buffer; else "".
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The candidate.
+    ranges : LinkRange
+        The range of links.
+    """
     try:
         text = scenario([candidate], ranges, "", ranges.centre or ranges.swept[0])
         _plan(text, candidate.label, ranges)
@@ -212,14 +239,14 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
     return ""
 
 
-def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
+def _plan(text: str, name: str, ranges: LinkRange, seeds: int | None = None) -> Plan:
     # The path of a trace is absolute.
     files, overrides = experiment.FilesBeside(FILE), list(ranges.overrides)
     return _native.plan(text.encode(), name, overrides=overrides, seeds=seeds, read=files)
 
 
 def _experiment(
-    laws: Sequence[Candidate], ranges: Ranges, seeds: int, point: OperatingPoint | None
+    laws: Sequence[Candidate], ranges: LinkRange, seeds: int, point: OperatingPoint | None
 ) -> Experiment:
     text = scenario(laws, ranges, "", point)
     return Experiment(_plan(text, FILE, ranges, seeds), FILE, text, "")
@@ -227,15 +254,30 @@ def _experiment(
 
 def check(
     laws: Sequence[Candidate],
-    ranges: Ranges,
+    ranges: LinkRange,
     seeds: int,
     threads: int | None = None,
     watch: Callable[[Progress], None] | None = None,
     store: Store | None = None,
 ) -> Check:
-    """Run every candidate at every point with seeds 1 to `seeds`.
+    """Run every candidate at every operating point with seeds 1 to `seeds`.
 
-    Ctrl-C ends the check, which keeps the finished runs. Runs that `store` has are not repeated.
+    Ctrl-C ends the check, which keeps the finished runs.
+
+    Parameters
+    ----------
+    laws : sequence of Candidate
+        The candidates.
+    ranges : LinkRange
+        The range of links.
+    seeds : int
+        Number of seeds.
+    threads : int, optional
+        Number of threads; all cores by default.
+    watch : callable, optional
+        Called with the progress.
+    store : Store, optional
+        Store of runs.
     """
     values = np.full((len(laws), 5, len(ranges.places), seeds), np.nan)
     interrupted, faults = False, list[str]()
@@ -266,24 +308,24 @@ def check(
 
 @dataclass(frozen=True)
 class TuningEstimate:
-    """The work of a tuning, and about how long it takes on this machine.
+    """The work of a tuning, and its expected time on this machine.
 
     Attributes
     ----------
     laws : int
-        Laws that are compared.
+        Number of laws that are compared.
     searches : int
-        Searches by the linear model that are made beforehand.
+        Number of searches by the linear model.
     runs : int
-        Packet runs, about; how many set-points are tried depends on what is found.
+        Expected number of packet runs; how many set-points are tried depends on the results.
     simulated_s : float
         Simulated time of a run.
     cores : int
-        Processor cores that are used.
+        Number of processor cores.
     run_s : float
-        Time of a core for a run.
+        Core time of a run.
     stages_s : dict
-        Expected time of each stage, in s.
+        Expected time of each stage, in seconds.
     """
 
     laws: int
@@ -301,22 +343,26 @@ class TuningEstimate:
 
 
 def estimate(
-    ranges: Ranges,
+    ranges: LinkRange,
     tasks: Sequence[search.Task],
     screened: Sequence[Candidate],
     seeds: int,
     cores: int,
 ) -> TuningEstimate:
-    """Measure how fast models and packets are here, and add up what is to be done.
+    """Measure the speed of models and packets on this machine, and estimate a tuning's time.
 
     Parameters
     ----------
+    ranges : LinkRange
+        The range of links.
     tasks : sequence of (law, goal)
         The searches.
     screened : sequence of Candidate
-        What the packets screen besides the results of the searches.
+        Candidates that packets screen in addition to the results of the searches.
     seeds : int
-        Seeds of the test.
+        Number of seeds of the test.
+    cores : int
+        Number of processor cores.
     """
     defaults = [candidate for candidate in screened if candidate.origin == "default"]
     search_s, run_s = _searches_s(ranges, tasks), _run_s(ranges, defaults, cores)
@@ -332,7 +378,7 @@ def estimate(
     return TuningEstimate(laws, len(tasks), runs, duration_s(ranges), cores, run_s, stages_s)
 
 
-def _searches_s(ranges: Ranges, tasks: Sequence[search.Task]) -> list[float]:
+def _searches_s(ranges: LinkRange, tasks: Sequence[search.Task]) -> list[float]:
     """Return the processor time of each search, from one evaluation of each law's model."""
     spaces = {law: candidates.space(law, ranges) for law, _ in tasks}
     once_s: dict[str, float] = {}
@@ -358,8 +404,8 @@ def _searches_s(ranges: Ranges, tasks: Sequence[search.Task]) -> list[float]:
     return [evaluations(law) * max(once_s.get(law, usual_s), 0.3 * usual_s) for law, _ in tasks]
 
 
-def _run_s(ranges: Ranges, defaults: Sequence[Candidate], cores: int) -> float:
-    """Return the time of a core for a run: some are begun at the corners, and cancelled."""
+def _run_s(ranges: LinkRange, defaults: Sequence[Candidate], cores: int) -> float:
+    """Return the core time of a run: runs at the corners are started, and then cancelled."""
     trial = _experiment(defaults, ranges, 1, None)
     laws, points = range(len(trial.plan.laws)), range(len(trial.plan.points))
     keys = {(point, law, 1) for point in points for law in laws}
@@ -376,21 +422,23 @@ def _run_s(ranges: Ranges, defaults: Sequence[Candidate], cores: int) -> float:
 
 @dataclass
 class Course:
-    """The course of a tuning: `watch` receives the progress of the whole in each stage."""
+    """The course of a tuning; `watch` receives the progress of the whole in each stage."""
 
     watch: Callable[[str, Progress], None]
-    #: Stages to come, and their expected time, in s.
+    #: Expected time of the remaining stages, in seconds.
     ahead_s: dict[str, float] = field(default_factory=dict)
     passed_s: float = 0.0
     began_s: float = field(default_factory=time.monotonic)
 
     def stage(self, name: str, expected_s: float | None = None) -> Callable[[Progress], None]:
-        """Begin a stage, and return what receives its progress.
+        """Begin a stage, and return the function that receives its progress.
 
         Parameters
         ----------
+        name : str
+            Name of the stage.
         expected_s : float, optional
-            Time that it is likely to take, where more is known of it now.
+            Expected time of the stage, if it is known better by now.
         """
         ahead_s = self.ahead_s.pop(name, 0.0)
         stage_s = ahead_s if expected_s is None else expected_s
@@ -401,6 +449,6 @@ class Course:
         def receive(now: Progress) -> None:
             fraction = (before_s + stage_s * now.fraction) / total_s
             elapsed_s = time.monotonic() - self.began_s
-            self.watch(name, Progress(fraction, now.ended, now.runs, elapsed_s, now.more))
+            self.watch(name, Progress(fraction, now.ended_runs, now.runs, elapsed_s, now.more))
 
         return receive

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from forebay._base import statistics
 from forebay._base.registries import baseline
-from forebay.report.parts import PLAIN, at_corner, legend_below, plain_log_x
+from forebay.report.parts import PLAIN, legend_below, plain_log_x, write_at
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS
@@ -20,7 +20,7 @@ from forebay.tuning.check import SCREENING_SEEDS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.tuning.candidates import Goal
+    from forebay.tuning.candidates import Goal, TuningPicture
     from forebay.tuning.check import Against, Checked, Floats
     from forebay.tuning.ranges import OperatingPoint
 
@@ -38,9 +38,9 @@ CHOSEN: dict[str, Any] = {
     "markeredgecolor": "#000000",
     "linestyle": "none",
 }
-#: Least share of goodput given up that the axis shows; smaller ones are drawn there.
+#: Smallest loss of goodput on the axis; smaller losses are drawn there.
 LEAST_LOST = 0.005
-#: Size of letters beside marks.
+#: Font size of labels of marks.
 SMALL = 7.5
 
 
@@ -52,7 +52,19 @@ def _mark(runs: Checked) -> str:
 
 @styled
 def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best: Floats) -> Plot:
-    """Draw the queuing delay and its deviation against the goodput, each at its worst point."""
+    """Draw the queuing delay and its deviation against the goodput, each at its worst point.
+
+    Parameters
+    ----------
+    screened : sequence of Checked
+        Runs of all candidates.
+    chosen : Checked or None
+        The choice.
+    goal : Goal
+        The goal.
+    best : array of shape (n,)
+        Best goodput at each point.
+    """
     panels = [
         ("95 % of the packets wait less than [ms]", [o.worst_of(o.delay_p95_s) for o in screened]),
         ("standard deviation of the delay [ms]", [o.worst_of(o.deviation_s) for o in screened]),
@@ -76,7 +88,7 @@ def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best:
     axes[0].set_title("Queuing delay against goodput: up and left is better")
     axes[1].set_title("Its deviation against goodput")
     grey = f'grey: gives up more than "{goal.name}" allows'
-    at_corner(axes[0], grey, (0.01, 0.01), fontsize=SMALL)
+    write_at(axes[0], grey, (0.01, 0.01), fontsize=SMALL)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.draw_without_rendering()
     for panel in marks:
@@ -86,14 +98,24 @@ def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best:
 
 @styled
 def points(tested: Sequence[Checked], where: Sequence[OperatingPoint], reference: str) -> Plot:
-    """Draw the deviation of the delay at each point: chosen, predicted, defaults, as tested."""
-    chosen, *others = tested
+    """Draw the deviation of the delay at each point: the choice, its prediction, and other laws.
+
+    Parameters
+    ----------
+    tested : sequence of Checked
+        Runs of the test, the choice first.
+    where : sequence of OperatingPoint
+        The points.
+    reference : str
+        Description of the other laws' parameters.
+    """
+    chosen, *rivals = tested
     rows = np.arange(len(where))[::-1]
     figure, axes = one_panel(9.0, 1.2 + 0.42 * len(where))
-    for other in others:
-        plain = other.candidate.law == baseline()["name"]
+    for rival in rivals:
+        plain = rival.candidate.law == baseline()["name"]
         axes.plot(
-            1e3 * np.nanmean(other.deviation_s, axis=1),
+            1e3 * np.nanmean(rival.deviation_s, axis=1),
             rows,
             "s" if plain else "|",
             color=COLOURS[1] if plain else "#999999",
@@ -128,23 +150,35 @@ def defaults(
     goodput_of: Callable[[Checked], float],
     reference: str,
 ) -> Plot:
-    """Draw the worst deviation of the chosen law and of the papers' defaults."""
+    """Draw the worst deviation of the choice and of laws with usual parameters.
+
+    Parameters
+    ----------
+    tested : sequence of Checked
+        Runs of the test, the choice first.
+    against : sequence of Against
+        The choice compared with each other law.
+    goodput_of : callable
+        Goodput of runs at the worst point, relative to the best.
+    reference : str
+        Description of the other laws' parameters.
+    """
     chosen = tested[0]
-    others = sorted(against, key=lambda row: float(np.nanmean(row.other.worst_s)))
-    figure, axes = one_panel(9.0, 1.3 + 0.3 * (len(others) + 1))
+    comparisons = sorted(against, key=lambda row: float(np.nanmean(row.other.worst_s)))
+    figure, axes = one_panel(9.0, 1.3 + 0.3 * (len(comparisons) + 1))
     own_ms = _interval(axes, 0, chosen.worst_s, "#000000", **CHOSEN)
     axes.axvline(own_ms, color="#bbbbbb", linewidth=1.0, zorder=0)
     names = [f"{chosen.candidate.law}, tuned"]
     notes = [f"goodput {100 * goodput_of(chosen):.0f} %"]
-    for row, one in enumerate(others, 1):
-        colour = COLOURS[0] if one.difference_s > 0 else COLOURS[1]
-        filling = colour if one.significant else "white"
+    for row, comparison in enumerate(comparisons, 1):
+        colour = COLOURS[0] if comparison.difference_s > 0 else COLOURS[1]
+        filling = colour if comparison.significant else "white"
         look: dict[str, Any] = {"color": colour, "markerfacecolor": filling, "markersize": 5}
-        _interval(axes, row, one.other.worst_s, colour, marker="o", **look)
-        names.append(one.other.candidate.label)
+        _interval(axes, row, comparison.other.worst_s, colour, marker="o", **look)
+        names.append(comparison.other.candidate.label)
         notes.append(
-            f"{1e3 * one.difference_s:+.1f} ms, {_p(one.p)}; "
-            f"goodput {100 * goodput_of(one.other):.0f} %"
+            f"{1e3 * comparison.difference_s:+.1f} ms, {_p(comparison.p)}; "
+            f"goodput {100 * goodput_of(comparison.other):.0f} %"
         )
     plain_log_x(axes)
     axes.set_yticks(range(len(names)), names)
@@ -154,7 +188,7 @@ def defaults(
     right.set_yticks(range(len(notes)), notes, fontsize=SMALL)
     right.tick_params(right=False)
     right.grid(visible=False)
-    # The layout underestimates the width of the names beside the axis.
+    # The layout underestimates the width of the names along the axis.
     figure.set_layout_engine("constrained", w_pad=0.15)
     axes.set_xlabel("Standard deviation of the queuing delay at the worst place [ms]")
     axes.set_title(f"Chosen law beside {reference} (hollow: may be chance)")
@@ -218,7 +252,7 @@ class _Marks:
                 )
                 box, panel = text.get_window_extent(), axes.bbox
                 inside = panel.x0 <= box.x0 and box.x1 <= panel.x1 and box.y0 >= panel.y0
-                covers = any(box.overlaps(other) for other in boxes)
+                covers = any(box.overlaps(placed) for placed in boxes)
                 if inside and not covers and not any(box.contains(*point) for point in placed):
                     boxes.append(box)
                     named.add((runs.candidate.law, mark))
@@ -244,7 +278,7 @@ def _p(p: float) -> str:
 
 
 #: The title and the caption of each figure, with {seeds} for those of the test.
-KINDS = {
+KINDS: dict[TuningPicture, tuple[str, str]] = {
     "trade": (
         "Delay against goodput",
         "Every candidate at its own worst place (a corner of the ranges, or their middle), with "

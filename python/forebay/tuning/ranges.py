@@ -1,4 +1,4 @@
-"""The ranges of rate, RTT and load that a law has to hold over, as operating points."""
+"""The range of links that a law has to hold over, as operating points: `forebay.LinkRange`."""
 
 from __future__ import annotations
 
@@ -9,48 +9,58 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-import forebay._native as _native
 from forebay._base import input_file, quantities
+from forebay._base.errors import ParameterError
+from forebay._base.overrides import scenario_pairs
 from forebay._base.quantities import Overrides
 from forebay._base.words import in_figures
-from forebay._native import Conditions, FlowModel, ScenarioError
-from forebay.control.loaded_link import (
+from forebay._native import Conditions, FlowModel
+from forebay.control.link import (
     PLAIN,
-    LoadedLink,
+    Link,
+    PerClass,
+    Quantity,
+    Span,
     class_count,
     modelled_senders,
     per_class,
+    quantity,
+    replaced,
+    text_of,
 )
 from forebay.control.senders import SENDERS
 from forebay.experiment import experiment
 from forebay.scenario.builder import Group
 
 T = TypeVar("T")
+#: A value or a range, or a list with one for each class of flows.
+ClassSpans = Quantity | Span | list[Any]
 
-#: Keys of a scenario that the ranges set themselves, and those of laws.
+#: Keys of a scenario that the range sets itself, and those of laws.
 OWN_KEYS = (
     r"bottleneck\.(rate|rate_trace|buffer)|traffic\.\d+\.(rtt|flows|packet|tcp)|"
     r"(law|sweep|duration|measure|seeds)\b.*"
 )
-#: Largest number of flows of a range: runs with more packets take too long.
+#: Largest number of flows of a range; runs with more packets take too long.
 MOST_FLOWS = 100_000
-#: Bytes that leave a recorded link at each of its times.
+#: Bytes that may leave a recorded link at each of its times.
 TRACE_BYTES = 1500
-#: Rates of a recorded link are means over windows of this length, far above a round trip, in s.
+#: Length in seconds of the windows over which rates of a recorded link are averaged; it is far
+#: above an RTT.
 WINDOW_S = 1.0
-#: Percentiles of the windows' rates between which gains must hold: no law controls a queue while
-#: the link stands still.
+#: Percentiles of the windows' rates between which gains must hold; no law controls the queue of a
+#: link that stands still.
 PERCENTILES = (10.0, 90.0)
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
 class RecordedLink:
-    """A recorded trace of the times at which 1500 bytes may leave a link."""
+    """A recorded link: a trace of the times at which 1500 bytes may leave."""
 
     #: Absolute path of the file.
     path: str
@@ -64,20 +74,18 @@ class RecordedLink:
 
     @staticmethod
     def from_file(name: str) -> RecordedLink:
-        """Read a trace. Raises `ScenarioError` for a file that is no list of times."""
+        """Read a trace. Raises `ParameterError` if the file is not a list of times."""
         path = Path(name).resolve()
         data = experiment.FilesBeside(path)(path.name)
         if data is None:
-            raise ScenarioError(f'--trace: found "{name}", allowed: a file that can be read')
+            raise ParameterError("trace", name, "a file that can be read")
         try:
             times_ms = np.array([int(n) for n in input_file.data(path.name, data).split()], float)
         except (ValueError, OverflowError):
             times_ms = np.empty(0)
         if not len(times_ms) or times_ms[-1] <= 0 or (np.diff(times_ms) < 0).any():
-            raise ScenarioError(
-                f'--trace: found "{name}", allowed: times in whole ms, one a line, none less than '
-                "the one before"
-            )
+            expected = "times in whole ms, one per line, in ascending order"
+            raise ParameterError("trace", name, expected)
         round_s = 1e-3 * float(times_ms[-1])
         bits = 8.0 * TRACE_BYTES
         windows = max(1, int(round_s / WINDOW_S))
@@ -85,7 +93,7 @@ class RecordedLink:
         rates = counts * bits / (round_s / windows)
         mean = bits * len(times_ms) / round_s
         low, high = np.percentile(rates, PERCENTILES)
-        # A link that stands still in every tenth second would have a least rate of zero.
+        # A link that stands still in every tenth window would have a lowest rate of zero.
         low = max(low, 0.05 * mean)
         # Three figures, as a scenario writes rates.
         rates_bps = [round(float(f"{bps:.3g}")) for bps in (mean, low, max(high, low), rates.max())]
@@ -99,14 +107,18 @@ class OperatingPoint:
 
     Attributes
     ----------
+    rate_bps : int
+        Rate of the link.
     rtt_s : float
-        Propagation both ways, without queueing; the mean of `classes` where there are some.
+        Propagation RTT; the mean over `classes`, if there are some.
+    flows : int
+        Number of flows.
     traced : bool
         True on a recorded link, whose mean rate is `rate_bps`.
     classes : tuple of Group
-        The classes of flows, where their senders or RTTs differ.
-    before : OperatingPoint, optional
-        The rate and the load before a step to this one; None in steady state.
+        The classes of flows, if their senders or RTTs differ.
+    before : OperatingPoint or None
+        The rate and the load before a step to this point; None in steady state.
     """
 
     rate_bps: int
@@ -144,7 +156,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class ClassRange:
-    """The ranges of a class of flows: its sender, its RTT and its number of flows."""
+    """The range of a class of flows: its sender, its RTTs and its numbers of flows."""
 
     tcp: str
     rtts_s: tuple[float, float]
@@ -157,9 +169,33 @@ class ClassRange:
         return Group(self.tcp, round(_interpolated(self.flows, flows)), quantities.time(rtt_s))
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """The ranges of rates and of each class of flows, and the settings that all points share.
+@dataclass(frozen=True, init=False)
+class LinkRange:
+    """A range of links and of their flows, over which one law has to hold: `forebay.LinkRange`.
+
+    Parameters
+    ----------
+    rate : str, float, pair or None
+        Rate of the link, or its range such as ``"5..50Mbit/s"`` or ``("5Mbit/s", "50Mbit/s")``.
+        None stands for the rates of `trace`.
+    rtt : str, float, pair or list
+        Propagation delay in both directions, without queueing, or its range.
+    flows : int, str, pair or list
+        Number of long-lived TCP flows, or its range such as ``(10, 400)``. One number is divided
+        equally among the classes of flows.
+    packet : str or float, optional
+        Size of a packet; 1000 bytes by default.
+    buffer : str or float, optional
+        Size of the buffer in packets, at least 10; by default the largest bandwidth-delay product.
+    senders : str or list, optional
+        Congestion control of the flows, as for `forebay.Link`.
+    trace : str, optional
+        File of a recorded link: the times in ms at which 1500 bytes may leave.
+
+    Raises
+    ------
+    ParameterError
+        If a value is not a quantity or range of its kind, or out of bounds.
 
     Attributes
     ----------
@@ -167,13 +203,28 @@ class Ranges:
         Lowest and highest rate.
     spans : tuple of ClassRange
         The classes of flows.
-    trace : RecordedLink, optional
+    packet : str
+        Size of a packet as a text.
+    packet_bytes : float
+        Size of a packet.
+    buffer_pkts : int
+        Number of packets that the buffer holds.
+    trace : RecordedLink or None
         The recorded link over which packets run, and which has these rates.
     overrides : tuple of (key, value)
-        Settings of the scenarios in which packets run.
+        Keys of the scenarios in which packets run.
     router : str
         One of `candidates.CHOICES` if the law is for a router, whose laws and values are limited;
         empty for any law.
+
+    Notes
+    -----
+    `rtt`, `flows` and `senders` may each be a list with an entry for every class of flows, whose
+    entries may be ranges, as in ``rtt=["20ms", ("80ms", "200ms")]`` or ``"20ms,80..200ms"``.
+
+    Examples
+    --------
+    >>> forebay.LinkRange(rate="5..50Mbit/s", rtt="20..200ms", flows=(10, 400), senders="cubic")
     """
 
     rates_bps: tuple[int, int]
@@ -181,66 +232,73 @@ class Ranges:
     packet: str
     packet_bytes: float
     buffer_pkts: int
-    trace: RecordedLink | None = None
-    overrides: tuple[tuple[str, str], ...] = ()
-    router: str = ""
+    trace: RecordedLink | None
+    overrides: tuple[tuple[str, str], ...]
+    router: str
 
-    @staticmethod
-    def from_texts(
-        rate: str | None,
-        rtt: str,
-        flows: str,
-        packet: str = "1000B",
-        buffer: str | None = None,
+    def __init__(
+        self,
+        rate: Quantity | Span | None,
+        rtt: ClassSpans,
+        *,
+        flows: ClassSpans,
+        packet: Quantity = "1000B",
+        buffer: Quantity | None = None,
+        senders: PerClass = PLAIN,
         trace: str | None = None,
-        tcp: str = PLAIN,
-        overrides: Overrides = (),
-    ) -> Ranges:
-        """Read ranges such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
-
-        Parameters
-        ----------
-        rate : str or None
-            None stands for the rates of `trace`.
-        rtt, flows, tcp : str
-            Classes of flows are separated by commas, as in "20ms,80ms" and "cubic,reno"; a single
-            number of flows is divided equally.
-        buffer : str, optional
-            Such as "1250p"; by default the largest bandwidth-delay product.
-        trace : str, optional
-            File of a recorded link.
-
-        Raises
-        ------
-        ScenarioError
-            If a text is no range, or a setting belongs to the ranges themselves.
-        """
-        spans = _class_ranges(rtt, flows, tcp)
+    ) -> None:
+        spans = _class_ranges(rtt, flows, senders)
         recorded = None if trace is None else RecordedLink.from_file(trace)
         if rate is not None:
-            low, high = _bounds("--rate", rate, "rate")
+            low, high = _bounds("rate", _range_text(rate, "rate"), "rate")
         elif recorded is not None:
             low, high = recorded.low_bps, recorded.high_bps
         else:
-            raise ScenarioError("--rate: found none, allowed: a rate or a range, or --trace")
-        packet_bytes = _native.quantity("--packet", packet, "size")
+            expected = "a rate or a range of rates, or a trace"
+            raise ParameterError("rate", None, expected)
+        packet_bytes = quantity("packet", packet, "size")
         if not packet_bytes >= 1:
-            raise ScenarioError(f'--packet: found "{packet}", allowed: more than zero')
+            raise ParameterError("packet", text_of(packet, "size"), "more than zero")
         if buffer is None:
             buffer_pkts = high * max(span.rtts_s[1] for span in spans) / (8 * packet_bytes)
         else:
-            buffer_pkts = _native.quantity("--buffer", buffer, "queue")
+            buffer_pkts = quantity("buffer", buffer, "queue")
             if buffer_pkts < 10:
-                raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
-        whole_pkts = max(10, math.ceil(buffer_pkts))
-        pairs = quantities.set_pairs(overrides)
+                raise ParameterError("buffer", text_of(buffer, "queue"), 'at least "10p"')
+        values = {
+            "rates_bps": (round(low), round(high)),
+            "spans": spans,
+            "packet": text_of(packet, "size"),
+            "packet_bytes": packet_bytes,
+            "buffer_pkts": max(10, math.ceil(buffer_pkts)),
+            "trace": recorded,
+            "overrides": (),
+            "router": "",
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def with_settings(self, overrides: Overrides = (), router: str = "") -> LinkRange:
+        """Return the range with settings of its packet runs and of the choice of laws.
+
+        Parameters
+        ----------
+        overrides : dict, str or sequence, optional
+            Keys of the scenarios in which packets run.
+        router : str, optional
+            One of `candidates.CHOICES`.
+
+        Raises
+        ------
+        ParameterError
+            If a key belongs to the range itself.
+        """
+        pairs = scenario_pairs(overrides)
         for key, _ in pairs:
             if re.fullmatch(OWN_KEYS, key):
-                raise ScenarioError(
-                    f"--set: found {key}, allowed: keys of the runs that no other option has"
-                )
-        rates_bps = round(low), round(high)
-        return Ranges(rates_bps, spans, packet, packet_bytes, whole_pkts, recorded, tuple(pairs))
+                expected = "a key of the packet runs that the range does not set"
+                raise ParameterError("overrides", key, expected)
+        return replaced(self, overrides=tuple(pairs), router=router)
 
     @property
     def rtts_s(self) -> tuple[float, float]:
@@ -276,7 +334,15 @@ class Ranges:
         return any(SENDERS[span.tcp].ecn == "l4s" for span in self.spans)
 
     def at(self, rate_bps: float, rtt: float, flows: float) -> OperatingPoint:
-        """Return the point with this rate; RTT and flows from 0 (low end) to 1 (high end)."""
+        """Return an operating point within the range.
+
+        Parameters
+        ----------
+        rate_bps : float
+            Rate in bit/s.
+        rtt, flows : float
+            Position within their ranges, from 0 (low end) to 1 (high end).
+        """
         if self.one_class:
             rtt_s = _interpolated(self.rtts_s, rtt)
             return OperatingPoint(round(rate_bps), rtt_s, round(_interpolated(self.flows, flows)))
@@ -287,7 +353,7 @@ class Ranges:
 
     @cached_property
     def corners(self) -> list[OperatingPoint]:
-        """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
+        """Every combination of ends, eight for three ranges, in the order of a scenario's sweep."""
         return [
             self.at(rate_bps, rtt, flows)
             for rate_bps in _distinct(self.rates_bps)
@@ -310,7 +376,7 @@ class Ranges:
 
     @cached_property
     def conditions(self) -> list[OperatingPoint]:
-        """The points of the linear model: the corners, and the middle where it is another one."""
+        """The points of the linear model: the corners, and the middle if it is another point."""
         return self.corners if len(self.corners) == 1 else [*self.corners, self.middle]
 
     @property
@@ -322,8 +388,8 @@ class Ranges:
     def steps(self) -> list[OperatingPoint]:
         """The points after a step of the load or of the rate, with the longest RTT.
 
-        Flows leave the fastest link and come to the slowest; the rate falls under most flows and
-        rises under the fewest. A recorded link varies by itself, and has no steps.
+        Flows leave the fastest link and arrive at the slowest. The rate falls with the most flows
+        and rises with the fewest. A recorded link varies by itself, and has no steps.
         """
         if self.trace is not None:
             return []
@@ -346,7 +412,7 @@ class Ranges:
 
     @property
     def centre(self) -> OperatingPoint | None:
-        """The middle for packets; None where it is the only point of the sweep."""
+        """The middle for packets; None if it is the only point of the sweep."""
         if len(self.swept) == 1:
             return None
         if self.trace is None:
@@ -355,7 +421,7 @@ class Ranges:
 
     @cached_property
     def native(self) -> Conditions:
-        """The points as the registry of laws takes them."""
+        """The points for the registry of laws."""
         return self._native(lambda point: point.plain)
 
     @cached_property
@@ -379,7 +445,17 @@ class Ranges:
         return Conditions(points, plain(self.middle), size, buffer_pkts)
 
     def reno_flows(self, at: OperatingPoint, flows: float, queue_pkts: float) -> float:
-        """Return how many flows of Reno need the probability of these flows with this queue."""
+        """Return the number of Reno flows that need the same probability with this queue.
+
+        Parameters
+        ----------
+        at : OperatingPoint
+            The operating point.
+        flows : float
+            Number of flows.
+        queue_pkts : float
+            Queue in packets.
+        """
         if self.plain:
             return flows
         groups = self.groups(at)
@@ -396,11 +472,26 @@ class Ranges:
         """Return all flows of a point, in classes."""
         return at.classes or (Group(self.tcp, at.flows, at.rtt),)
 
-    def link(self, at: OperatingPoint, flows: float) -> LoadedLink:
-        """Return the link of a point for a design, with this many flows."""
+    def link(self, at: OperatingPoint, flows: float) -> Link:
+        """Return the link of an operating point for a design.
+
+        Parameters
+        ----------
+        at : OperatingPoint
+            The operating point.
+        flows : float
+            Number of flows; the classes keep their shares of it.
+        """
         groups = () if self.plain else self.groups(at)
         scaled = tuple(replace(group, flows=group.flows * flows / at.flows) for group in groups)
-        return LoadedLink(at.rate, self.packet, flows, at.rtt, 1.0, self.buffer_pkts, groups=scaled)
+        return Link.of_groups(
+            at.rate,
+            at.rtt,
+            flows=flows,
+            packet=self.packet,
+            buffer_pkts=self.buffer_pkts,
+            groups=scaled,
+        )
 
     def grid(self, points: int) -> list[OperatingPoint]:
         """Return a grid with `points` values along each range, evenly in the logarithm."""
@@ -417,15 +508,15 @@ class Ranges:
             grid = [replace(point, rtt_s=round(point.rtt_s, 6)) for point in grid]
         return list(dict.fromkeys(grid))
 
-    def only(self, point: OperatingPoint) -> Ranges:
-        """Return the ranges of a single point, with the same buffer."""
+    def only(self, point: OperatingPoint) -> LinkRange:
+        """Return the range of a single point, with the same buffer."""
         spans = tuple(
             ClassRange(group.tcp, (group.rtt_s,) * 2, (round(group.flows),) * 2)
             for group in point.classes
         )
         if self.one_class:
             spans = (replace(self.spans[0], rtts_s=(point.rtt_s,) * 2, flows=(point.flows,) * 2),)
-        return replace(self, rates_bps=(point.rate_bps,) * 2, spans=spans)
+        return replaced(self, rates_bps=(point.rate_bps,) * 2, spans=spans)
 
     def capacity_pkts_per_s(self, point: OperatingPoint) -> float:
         """Return the rate of a point in packets of usual size."""
@@ -436,39 +527,56 @@ class Ranges:
             texts = [in_figures(scale * end, 4) for end in _distinct(bounds)]
             return " to ".join(texts) + unit
 
-        rtts = ", ".join(dict.fromkeys(span(one.rtts_s, 1e3, "") for one in self.spans))
-        senders = list(dict.fromkeys(one.tcp for one in self.spans))
+        rtts = ", ".join(dict.fromkeys(span(group.rtts_s, 1e3, "") for group in self.spans))
+        senders = list(dict.fromkeys(group.tcp for group in self.spans))
         of_senders = "" if senders == [PLAIN] else f" of {' and '.join(senders)}"
         rates, flows = span(self.rates_bps, 1e-6, " Mbit/s"), span(self.flows, 1, " flows")
         return f"{rates}, {rtts} ms, {flows}{of_senders}"
 
 
-def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
-    low, high = quantities.range_ends(key, text)
-    return _checked(
-        key, text, (_native.quantity(key, low, kind), _native.quantity(key, high, kind))
-    )
+def _range_text(value: Quantity | Span, kind: str | None) -> str:
+    """Return a value or a range as a text; a pair has the ends of a range."""
+    if isinstance(value, tuple):
+        return quantities.DOTS.join(_range_text(end, kind) for end in value)
+    return text_of(value, kind) if kind else str(value)
 
 
-def _class_ranges(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
-    """Return the classes: as many as the longest list has; a list of one holds for all classes."""
+def _bounds(name: str, text: str, kind: str) -> tuple[float, float]:
+    low, high = quantities.range_ends(name, text)
+    return _checked(name, text, (quantity(name, low, kind), quantity(name, high, kind)))
+
+
+def _texts(value: ClassSpans | PerClass, kind: str | None) -> list[str]:
+    """Return the entries of the classes of flows as texts."""
+    entries = value if isinstance(value, list) else [value]
+    return [part for entry in entries for part in _range_text(entry, kind).split(",")]
+
+
+def _class_ranges(rtt: ClassSpans, flows: ClassSpans, senders: PerClass) -> tuple[ClassRange, ...]:
+    """Return the classes of flows: as many as the longest list has entries.
+
+    A list with one entry applies to all classes.
+    """
     lists = {
-        key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
+        "rtt": _texts(rtt, "time"),
+        "flows": _texts(flows, None),
+        "senders": _texts(senders, None),
     }
     size = class_count(lists)
-    senders = modelled_senders(lists["--tcp"])
-    counts = [_flow_range(text) for text in lists["--flows"]]
+    names = modelled_senders(lists["senders"])
+    counts = [_flow_range(text) for text in lists["flows"]]
     if len(counts) < size:
         low, high = counts[0]
         if low < size:
-            raise ScenarioError(
-                f'--flows: found "{flows}" for {size} classes, allowed: one for each, or more'
+            expected = "one flow for each class, or more"
+            raise ParameterError(
+                "flows", lists["flows"][0], expected, reason=f"there are {size} classes"
             )
         counts = list(zip(_divided(low, size), _divided(high, size), strict=True))
-    bounds = [_bounds("--rtt", text, "time") for text in lists["--rtt"]]
+    bounds = [_bounds("rtt", text, "time") for text in lists["rtt"]]
     rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]
-    senders, rtts_s = per_class(senders, size), per_class(rtts_s, size)
-    rows = zip(senders, rtts_s, per_class(counts, size), strict=True)
+    names, rtts_s = per_class(names, size), per_class(rtts_s, size)
+    rows = zip(names, rtts_s, per_class(counts, size), strict=True)
     return tuple(ClassRange(*row) for row in rows)
 
 
@@ -477,27 +585,26 @@ def _divided(number: int, parts: int) -> list[int]:
 
 
 def _flow_range(text: str) -> tuple[int, int]:
-    ends = quantities.range_ends("--flows", text)
+    ends = quantities.range_ends("flows", text)
     if not all(end.isdigit() and int(end) <= MOST_FLOWS for end in ends):
-        raise ScenarioError(
-            f'--flows: found "{text}", allowed: whole numbers up to {MOST_FLOWS}, such as 10..400'
-        )
+        expected = f"whole numbers up to {MOST_FLOWS}, such as 10..400"
+        raise ParameterError("flows", text, expected)
     low, high = ends
-    return _checked("--flows", text, (int(low), int(high)))
+    return _checked("flows", text, (int(low), int(high)))
 
 
 Bounds = TypeVar("Bounds", tuple[int, int], tuple[float, float])
 
 
-def _checked(key: str, text: str, bounds: Bounds) -> Bounds:
-    """Return the bounds of a range. Raises `ScenarioError` where they are not in order."""
+def _checked(name: str, text: str, bounds: Bounds) -> Bounds:
+    """Return the bounds of a range. Raises `ParameterError` where they are not in order."""
     if not 0 < bounds[0] <= bounds[1]:
-        raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+        raise ParameterError(name, text, "from less to more, above zero")
     return bounds
 
 
 def _interpolated(bounds: tuple[float, float], share: float) -> float:
-    """Return a value from 0 (low end) to 1 (high end) in the logarithm; the ends are exact."""
+    """Return a value from 0 (low end) to 1 (high end) in the logarithm, with exact ends."""
     low, high = bounds
     return high if share == 1 else low * (high / low) ** share
 

@@ -1,23 +1,25 @@
 """The result of a tuning: its candidates with their runs, the choice, its test, and the reasons.
 
-`Tuning.findings` is one table of plain values. `--json` prints it, and the sentences of
-`tune_reasons.txt.j2`, the tables of the page and the terminal are made of it.
+`Tuning.findings` is one table of plain values. `--json` prints it; the sentences of
+`tune_reasons.txt.j2`, the tables of the page and the terminal are derived from it.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 import forebay._native as _native
 from forebay._base import quantities, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.metrics import with_interval
 from forebay._base.publication import publication, publish
 from forebay._base.publication import write as write_file
@@ -34,69 +36,91 @@ from forebay.tuning.candidates import (
     Goal,
     LocalModel,
     LocalModels,
+    ReferenceGains,
+    TuningPicture,
     counted,
 )
 from forebay.tuning.check import Against, Checked, Floats, best_of_laws
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 from forebay.tuning.search import Region, space_of
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from forebay.report.pages import PageFigure
     from forebay.report.plot import Plot
 
 #: A part of the findings, by name.
 Findings = dict[str, Any]
 
-#: The gains of the laws with which the choice is compared: those of their papers, or those of
-#: `gains = "auto"` for the ranges.
-REFERENCES = {"paper": "the papers' parameters", "auto": "gains that are designed for the ranges"}
-#: Rows of the table of choices.
+#: Parameters of the laws that a choice is compared with, in words.
+REFERENCES: dict[ReferenceGains, str] = {
+    "paper": "the papers' parameters",
+    "auto": "gains that are designed for the ranges",
+}
+#: Largest number of rows of the table of choices.
 MOST_CHOICES = 8
 #: Number of set-points that are reported on either side of the chosen one.
 NEIGHBOURS = 2
 PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json"
-#: Every file that a tuning may write; it replaces or removes those of a former one.
+#: Files that a tuning may write; those of a former tuning are replaced or removed.
 NAMES = [PAGE, LAW, CORNERS, JSON, "trade.p*", "places.p*", "defaults.p*"]
 #: How the names of candidates are formed.
 NAMES_SAY = (
-    'A name has the goal of the search that found it. "at 0.5": the set-point is half of that '
-    'search\'s. "fastest": with the largest integral gain that keeps the margins.'
+    'A candidate is named after the goal of its search; "at 0.5" has half of that search\'s '
+    'target, "fastest" the largest integral gain that keeps the margins.'
 )
 
 
 @dataclass(repr=False)
 class Tuning:
-    """The result of a tuning, which explains and draws itself.
+    """The result of a tuning.
 
     Attributes
     ----------
+    ranges : LinkRange
+        The range of links.
+    goal : Goal
+        The goal.
+    laws : list of str
+        Names of the laws to choose from.
+    seed : int
+        Seed of the search.
+    gains : {"paper", "auto"}
+        Gains of the laws that the choice is compared with.
+    thorough : bool
+        True if each law was searched for every goal, and not only for the requested one.
+    searched : list of Candidate
+        Results of the searches.
     screened : list of Checked
         Every candidate, with few seeds.
     chosen : Checked or None
-        None where nothing could be compared.
+        The choice; None if nothing could be compared.
+    meets_goal : bool
+        True if the choice keeps the goodput of the goal.
     sure : bool
-        True if the choice meets the goal with headroom for the chance of so few seeds.
+        True if it does so with headroom for the chance of few seeds.
     best : array
-        Goodput of the best candidate at each point, as a share of the rate.
+        Goodput of the best candidate at each point, relative to the rate.
     tested : list of Checked
-        The chosen law, then other laws, with seeds that took no part in the choice.
-    gains : str
-        The entry of `REFERENCES` that those other laws have.
+        The choice, then other laws, with seeds that took no part in the choice.
     inside : (LocalModel, Checked) or None
-        The point between the corners at which the model leaves the chosen law least margin, with
-        its runs there.
+        The point between the corners with the smallest margin by the model, with its runs.
     left_out : list of (Candidate, str)
-        Candidates that refuse their parameters here, with the reason.
+        Candidates that refuse their parameters, with the reason.
+    interrupted : bool
+        True after Ctrl-C.
+    faults : list of str
+        Reasons why the tuning ended early.
     error : Exception or None
-        A fault of this program itself.
+        An internal error.
     """
 
-    ranges: Ranges
+    ranges: LinkRange
     goal: Goal
     laws: list[str]
     seed: int
-    gains: str = "paper"
-    #: True if each law is searched for every goal, and not only for the one that is asked for.
+    gains: ReferenceGains = "paper"
     thorough: bool = False
     searched: list[Candidate] = field(default_factory=list)
     screened: list[Checked] = field(default_factory=list)
@@ -112,7 +136,7 @@ class Tuning:
     error: Exception | None = None
 
     def __repr__(self) -> str:
-        """Name the choice."""
+        """Return the choice in one line."""
         if self.chosen is None:
             return f"<Tuning for {self.ranges}: no law chosen, {len(self.screened)} checked>"
         chosen = self.chosen.candidate
@@ -125,40 +149,40 @@ class Tuning:
 
     @property
     def reference(self) -> str:
-        """The parameters of the laws that the choice is compared with, in words."""
+        """Parameters of the laws that the choice is compared with, in words."""
         return "the defaults of a router" if self.ranges.router else REFERENCES[self.gains]
 
     def goodput_of(self, runs: Checked) -> float:
-        """Return the goodput at the worst point, as a share of the best candidate's there."""
+        """Return the goodput at the worst point, relative to the best candidate's there."""
         return float(runs.relative(self.best).min())
 
     def against(self) -> list[Against]:
-        """Return the chosen law compared with each of the others."""
+        """Return the chosen law compared with each of the other laws."""
         if not self.tested:
             return []
         by_number = {str(i): dict(enumerate(runs.worst_s)) for i, runs in enumerate(self.tested)}
         p_of = {pair.first: pair.p for pair in statistics.compare_with("0", by_number)}
         rows = []
-        for number, other in enumerate(self.tested[1:], 1):
-            difference = other.worst_s - self.tested[0].worst_s
+        for number, rival in enumerate(self.tested[1:], 1):
+            difference = rival.worst_s - self.tested[0].worst_s
             common = int(np.isfinite(difference).sum())
             interval = statistics.mean_and_interval(difference)
-            rows.append(Against(other, common, *interval, p_of.get(str(number), math.nan)))
+            rows.append(Against(rival, common, *interval, p_of.get(str(number), math.nan)))
         return rows
 
     def toml(self) -> str:
-        """Return the chosen law in the notation of a scenario; empty where none was chosen."""
+        """Return the chosen law in the notation of a scenario; empty without a choice."""
         if self.chosen is None:
             return ""
         return Law(self.chosen.candidate.law, self.chosen.candidate.params).text()
 
     def findings(self) -> Findings:
-        """Return all facts as `forebay tune --json` prints them; numbers may be infinite or nan."""
+        """Return all facts as `forebay tune --json` prints them; numbers may be infinite or NaN."""
         facts = numbers(self)
         return facts | {"reasons": reasons(self, facts)}
 
-    def as_json(self) -> Findings:
-        """Return `findings`, with None for what is not finite."""
+    def to_dict(self) -> Findings:
+        """Return `findings`, with None in place of numbers that are not finite."""
         finite: Findings = quantities.finite(self.findings())
         return finite
 
@@ -166,26 +190,55 @@ class Tuning:
         """Return why this law is recommended, in paragraphs."""
         return reasons(self, numbers(self))
 
-    def plot(self, kind: str = "trade") -> Plot:
+    def plot(self, kind: TuningPicture = "trade") -> Plot:
         """Draw a figure of the tuning.
 
         Parameters
         ----------
-        kind : str
-            "trade" (delay against goodput), "places" (point by point) or "defaults" (compared with
-            the papers' defaults). The latter two need a law that was tested.
+        kind : {"trade", "places", "defaults"}
+            Delay against goodput, point by point, or compared with the papers' defaults. The latter
+            two need a law that was tested.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such figure, or the tuning ended before it had anything to show.
         """
         from forebay.tuning import figures
 
-        if kind not in figures.KINDS:
-            raise ValueError(f'kind: found "{kind}", allowed: {", ".join(figures.KINDS)}')
+        if kind not in (kinds := get_args(TuningPicture)):
+            raise ParameterError("kind", kind, ", ".join(kinds))
         if not (self.screened if kind == "trade" else self.tested):
-            raise ValueError(f'kind: found "{kind}", which has nothing to show: it was interrupted')
+            reason = "there are no runs to draw, since the tuning was interrupted"
+            raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)
         if kind == "trade":
             return figures.trade(self.screened, self.chosen, self.goal, self.best)
         if kind == "places":
             return figures.points(self.tested, self.ranges.places, self.reference)
         return figures.defaults(self.tested, self.against(), self.goodput_of, self.reference)
+
+    def frame(self) -> pl.DataFrame:
+        """Return a table with a row for each candidate that packets have judged.
+
+        It has the label, law, set-point, origin, worst deviation and delay, and goodput.
+        """
+        import polars as pl
+
+        rows = [_candidate(runs, self) for runs in self.screened]
+        columns = [name for name in (rows[0] if rows else {}) if name != "params"]
+        return pl.DataFrame({name: [row[name] for row in rows] for name in columns})
+
+    def report(self, out: str | os.PathLike[str]) -> Path:
+        """Write the numbers, the page, its figures and scenarios to a folder; return the page."""
+        folder, facts = Path(out), numbers(self)
+        facts["reasons"] = reasons(self, facts)
+        command = "forebay.tune"
+        write_numbers(facts, folder, command)
+        write_files(self, facts, folder, command)
+        return folder / PAGE
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.reasons()) if self.screened else repr(self)
 
     def _repr_html_(self) -> str:
         from forebay.report import notebook
@@ -208,7 +261,15 @@ class Tuning:
 
 
 def reasons(tuning: Tuning, facts: Findings) -> list[str]:
-    """Return why this law is recommended, in paragraphs, out of `numbers`."""
+    """Return why a law is recommended, in paragraphs.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        The tuning.
+    facts : dict
+        The facts of `numbers`.
+    """
     from forebay.report import templates
 
     context = {"goal_limits": tuning.goal, "range_text": str(tuning.ranges)}
@@ -260,7 +321,7 @@ def choices(rows: Sequence[Findings]) -> list[Findings]:
 def choices_are(facts: Mapping[str, Any]) -> str:
     """Return what the table of choices shows, and which of them may be chosen."""
     least = FORMS["percent"](facts["least_goodput"])
-    return f"at the worst place of each; {facts['goal']} asks for {least} of the best goodput"
+    return f"the goal {facts['goal']} requires {least} of the best goodput"
 
 
 def _recommendation(tuning: Tuning) -> Findings:
@@ -288,7 +349,7 @@ def _recommendation(tuning: Tuning) -> Findings:
     }
 
 
-def _ranges(ranges: Ranges) -> Findings:
+def _ranges(ranges: LinkRange) -> Findings:
     return {
         "rate_bps": list(ranges.rates_bps),
         "rtt_s": list(ranges.rtts_s),
@@ -310,7 +371,7 @@ def _untested(tuning: Tuning) -> list[str]:
     """Return the laws with their usual parameters that give up too much goodput to be tested."""
     tested = {runs.candidate.label for runs in tuning.tested}
     usual = [runs.candidate for runs in tuning.screened if runs.candidate.origin == "default"]
-    return list(dict.fromkeys(one.law for one in usual if tested and one.label not in tested))
+    return list(dict.fromkeys(law.law for law in usual if tested and law.label not in tested))
 
 
 def _candidate(runs: Checked, tuning: Tuning) -> Findings:
@@ -356,7 +417,7 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[Findings]:
     They are in the order of their goodput; a single one where no other was tried.
     """
     least = f"worst_{tuning.goal.least}"
-    tried = [
+    rows = [
         _candidate(runs, tuning)
         | {"set_point": _set_point(runs.candidate), "fastest": runs.candidate.fastest}
         for runs in tuning.screened
@@ -366,9 +427,9 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[Findings]:
     def dominated(row: Findings) -> bool:
         """Return True if another has more goodput and less of the goal's number."""
         goodput, number = row["goodput_of_best"], row[least]
-        return any(other["goodput_of_best"] > goodput and other[least] < number for other in tried)
+        return any(rival["goodput_of_best"] > goodput and rival[least] < number for rival in rows)
 
-    good = [row for row in tried if not dominated(row)]
+    good = [row for row in rows if not dominated(row)]
     good.sort(key=lambda row: row["goodput_of_best"])
     own = tuning.goodput_of(chosen)
     at = min(range(len(good)), key=lambda i: abs(good[i]["goodput_of_best"] - own), default=0)
@@ -376,7 +437,7 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[Findings]:
 
 
 def _set_point(candidate: Candidate) -> str:
-    """Return the set-point as its parameter has it, which thresholds do not."""
+    """Return the set-point as its parameter has it; thresholds have none."""
     for name, value in candidate.set_point:
         return f"{name} {value}"
     return f"{candidate.share:g} times the search's own"
@@ -499,8 +560,8 @@ def _one_set(tuning: Tuning) -> Findings | None:
     own = space.own(candidate.point) if isinstance(space, Region) else []
     if not own:
         return None
-    most_at, most, _ = max(own, key=lambda row: row[1].k_i)
-    times = most.k_i / candidate.point["k_i"]
+    fastest_at, fastest, _ = max(own, key=lambda row: row[1].k_i)
+    times = fastest.k_i / candidate.point["k_i"]
     scheduled = [
         runs
         for runs in robust
@@ -519,7 +580,7 @@ def _one_set(tuning: Tuning) -> Findings | None:
         "k_i": candidate.point["k_i"],
         "suffices": times <= SLOW,
         "times": times,
-        "most_at": str(most_at),
+        "fastest_at": str(fastest_at),
         "scheduled": sorted(rows, key=lambda row: float(row["worst_deviation_s"])),
         "own": [
             {
@@ -543,10 +604,10 @@ def _rivals(tuning: Tuning) -> Findings:
     for candidate in tuning.searched:
         searched.setdefault(candidate.law, []).append(candidate)
     own = tuning.chosen.candidate.law if tuning.chosen else ""
-    others = [
+    rivals = [
         runs for runs in tuning.screened if runs.candidate.keeps and runs.candidate.law != own
     ]
-    best = best_of_laws(others, lambda runs: runs.worst_of(runs.deviation_s))
+    best = best_of_laws(rivals, lambda runs: runs.worst_of(runs.deviation_s))
     return {
         "laws": len(searched),
         "keep_margins": sum(candidate.keeps for candidate in tuning.searched),
@@ -652,12 +713,34 @@ FORMS: dict[str, Callable[..., str]] = {
 
 
 def write_numbers(facts: Mapping[str, Any], out: Path, command: str) -> None:
-    """Write the facts of a tuning to a folder, made if need be; a former page is removed."""
+    """Write the facts of a tuning to a folder, which is created, and remove a former page.
+
+    Parameters
+    ----------
+    facts : dict
+        The facts of `numbers`.
+    out : Path
+        The folder.
+    command : str
+        The command that made them.
+    """
     publish(out, {JSON: {"command": command, **quantities.finite(facts)}}, replaces=NAMES)
 
 
 def write_files(tuning: Tuning, facts: Mapping[str, Any], out: Path, command: str) -> None:
-    """Write all other files: the page, its figures, and scenarios."""
+    """Write all other files of a tuning: the page, its figures, and scenarios.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        The tuning.
+    facts : dict
+        The facts of `numbers`.
+    out : Path
+        The folder.
+    command : str
+        The command that made them.
+    """
     from forebay.report.pages import render_all
     from forebay.report.templates import html
 
@@ -713,7 +796,15 @@ def page_figures(tuning: Tuning) -> list[PageFigure]:
 
 
 def commands(tuning: Tuning, out: Path) -> list[str]:
-    """Return command lines that run the chosen law: in the middle, and at all corners."""
+    """Return command lines that run the chosen law: in the middle of the range, and at all corners.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        The tuning.
+    out : Path
+        Folder of the scenarios.
+    """
     if tuning.chosen is None:
         return []
     overrides = [

@@ -1,13 +1,13 @@
-"""The search for the gains of each law and goal: the least delay within margins at every corner.
+"""The search for the gains of each law and goal: the shortest delay within margins at every corner.
 
-Where a law is a PI, whatever it calls its gains (`pi_forms`), nothing need be searched for:
-`pi_stabilising_set` has the exact set of gains with |1/(1 + L)| ≤ 2 at every point, and `Region`
-takes from it, over set-points and intervals, the gains with the least of the goal's own number at
+If a law is a PI, whatever the names of its gains (`pi_forms`), no search is needed:
+`pi_stabilising_set` has the exact set of gains with |1/(1 + L)| ≤ 2 at every point. `Region`
+chooses from it, over set-points and intervals, the gains with the smallest number of the goal at
 the worst point. Other laws are searched by differential evolution.
 
-A search holds the interpreter, so that threads do not help it: searches run in processes of their
-own. A search depends on its law, goal, ranges and seed alone, and every process has one thread of
-BLAS: the result is the same with any number of them.
+A search holds the interpreter's lock, so that searches run in processes of their own. A search
+depends on its law, goal, ranges and seed alone, and every process has one thread of BLAS: the
+result is the same with any number of processes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import ScenarioError
 from forebay.control import disturbances, pi_forms, pi_stabilising_set
 from forebay.control.design import LONGEST
+from forebay.control.link import replaced
 from forebay.control.loop import Loop
 from forebay.control.pi_forms import PiLaw
 from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
@@ -51,7 +52,7 @@ from forebay.tuning.candidates import (
     counted,
     keeps_margins,
 )
-from forebay.tuning.ranges import OperatingPoint, Ranges
+from forebay.tuning.ranges import LinkRange, OperatingPoint
 
 if TYPE_CHECKING:
     from forebay.experiment.store import Store
@@ -60,22 +61,24 @@ Floats = NDArray[np.float64]
 #: A law, and the name of a goal.
 Task = tuple[str, str]
 
-#: Set-points that are tried at first, and how often the step around the best one is halved.
+#: Number of set-points that are tried first, and of bisections around the best one.
 TARGETS, CLOSER = 9, 2
-#: Values of K_p, from a thousandth of the largest; shares of the largest K_i at each.
+#: Number of values of K_p, from a thousandth of the largest, and fractions of the largest K_i at
+#: each.
 TRIED, SHARES = 28, (1.0, 0.6, 0.3, 0.1)
 #: Shortest sampling interval, in s.
 SHORTEST_S = 5e-4
-#: The gains are this much inside the set, since the grid of frequencies misses what lies between
-#: two of them; they go further inside, at most so often, while the exact peak is above its bound.
+#: Factor by which the gains are inside the set, since the grid of frequencies misses extremes
+#: between two of them; and largest number of further reductions while the exact peak exceeds its
+#: bound.
 INSIDE, STEPS = 0.99, 12
-#: Generations of differential evolution, and points per axis in each.
+#: Number of generations of differential evolution, and of points per axis in each.
 GENERATIONS, POINTS = 40, 6
 #: Weight of the delay next to the goal's number.
 TIE = 1e-3
-#: Costs from here on break a constraint.
+#: Smallest cost of a broken constraint.
 BROKEN = 1e3
-#: Variables that say how many threads a BLAS has.
+#: Environment variables of the number of threads of a BLAS.
 _BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -84,7 +87,7 @@ _BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class RobustCorner(Corner):
-    """An operating point with its equilibrium, and how TCP's losses and the load move its queue."""
+    """An operating point at its equilibrium, with the densities of its queue."""
 
     flows: float
     queue_pkts: float
@@ -93,21 +96,27 @@ class RobustCorner(Corner):
     load: Floats
 
     def deviations(self, k_p: Floats, k_i: Floats) -> tuple[Floats, Floats]:
-        """Return the queue's standard deviation by TCP's losses and by the load, in packets."""
+        """Return the queue's standard deviation by TCP's losses and by the load, in packets.
+
+        Parameters
+        ----------
+        k_p, k_i : array of shape (n,)
+            Gains.
+        """
         law = k_p[:, None] - 1j * self.integral * k_i[:, None]
         square = 1 / np.abs(1 + law * self.response) ** 2
-        # Not by BLAS, whose sums depend on how many threads it has.
+        # Sums of BLAS would depend on its number of threads.
         noise, load = (np.einsum("ij,j->i", square, part) for part in (self.noise, self.load))
         return np.sqrt(noise), np.sqrt(load)
 
 
 @dataclass(frozen=True)
 class RobustSet:
-    """The gains with bounded sensitivity of one set-point and interval."""
+    """The gains with a bounded sensitivity peak at one set-point and interval."""
 
     corners: list[RobustCorner]
     #: True for the corners whose margins count.
-    held: list[bool]
+    counts: list[bool]
     #: The largest K_i at each K_p.
     k_p: Floats
     k_i: Floats
@@ -115,7 +124,7 @@ class RobustSet:
     @property
     def counted(self) -> list[RobustCorner]:
         """The corners whose margins count."""
-        return [corner for corner, held in zip(self.corners, self.held, strict=True) if held]
+        return [corner for corner, counts in zip(self.corners, self.counts, strict=True) if counts]
 
     def most_k_i(self, k_p: float) -> float:
         """Return the largest K_i with this K_p."""
@@ -124,7 +133,7 @@ class RobustSet:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Gains that were found so far, and their cost."""
+    """The best gains so far, with their cost."""
 
     cost: float
     target: float
@@ -139,7 +148,7 @@ class Region(Space):
     time), "k_p", "k_i" and "interval" in s.
     """
 
-    ranges: Ranges
+    ranges: LinkRange
     form: PiLaw
 
     @property
@@ -148,11 +157,11 @@ class Region(Space):
         return self.ranges.rates_bps[0] < self.ranges.rates_bps[1]
 
     def params(self, point: Point) -> Params:
-        """Return the parameters at a point. Raises `ScenarioError` where the law has none."""
+        """Return the parameters at a point. Raises `ScenarioError` if the law cannot have them."""
         gains = PiGains(point["k_p"], point["k_i"], point["interval"])
         values = self.form.params(gains.a, gains.b)
         if values is None:
-            raise ScenarioError(f"{self.law}: found no gains, allowed: others")
+            raise ScenarioError(f"{self.law}: the law cannot have these gains")
         return (
             (self.form.keys[0], self._target_text(point["target"])),
             *((name, self.form.text(value, gains.a, gains.b)) for name, value in values),
@@ -165,7 +174,16 @@ class Region(Space):
         return self._target_pkts(point["target"], at)
 
     def moved(self, point: Point, share: float) -> dict[str, float] | None:
-        """Return `share` of the set-point, with gains as fast, relative to the fastest there."""
+        """Return the point at `share` of its set-point, with gains as fast, relative to the fastest
+        there.
+
+        Parameters
+        ----------
+        point : dict
+            A point of the region.
+        share : float
+            Factor on the set-point.
+        """
         before, after = point["target"], share * point["target"]
         if after < self._least_target():
             return None
@@ -173,16 +191,23 @@ class Region(Space):
         if old is None or new is None:
             return None
         k_p = new.k_p[np.argmin(np.abs(new.k_p / new.k_p[-1] - point["k_p"] / old.k_p[-1]))]
-        most_before, most = old.most_k_i(point["k_p"]), new.most_k_i(k_p)
-        if most <= 0 or most_before <= 0:
+        old_k_i, new_k_i = old.most_k_i(point["k_p"]), new.most_k_i(k_p)
+        if new_k_i <= 0 or old_k_i <= 0:
             return None
-        k_i = most * min(1.0, point["k_i"] / most_before)
+        k_i = new_k_i * min(1.0, point["k_i"] / old_k_i)
         return self._inside(after, PiGains(float(k_p), float(k_i), point["interval"]))
 
     def fastest(self, target: float, interval_s: float) -> dict[str, float] | None:
         """Return the gains with the largest robust K_i, which reject disturbances best.
 
         See Åström and Hägglund (2006).
+
+        Parameters
+        ----------
+        target : float
+            Set-point in packets.
+        interval_s : float
+            Sampling interval in seconds.
         """
         gains = self.robust(target, interval_s) if target >= self._least_target() else None
         if gains is None:
@@ -194,12 +219,12 @@ class Region(Space):
         return self._inside(target, PiGains(float(gains.k_p[i]), float(k_i[i]), interval_s))
 
     def best(self, goal: Goal) -> Candidate | None:
-        """Return the gains with the least of the goal's number.
+        """Return the gains with the smallest number of the goal.
 
         Returns
         -------
         Candidate or None
-            None where no set of gains is robust at every corner, or none has the goodput.
+            None if no gains are robust at every corner, or none keeps the goodput.
         """
         low, high = self._targets()
         choice: _Choice | None = None
@@ -221,20 +246,28 @@ class Region(Space):
         return self.candidate(goal, point, self.local(point, self.ranges, self.ranges.conditions))
 
     def robust(self, target: float, interval_s: float) -> RobustSet | None:
-        """Return the robust gains; None where a corner has no equilibrium."""
+        """Return the robust gains; None if a corner has no equilibrium.
+
+        Parameters
+        ----------
+        target : float
+            Set-point in packets.
+        interval_s : float
+            Sampling interval in seconds.
+        """
         corners = []
         for point in self.ranges.conditions:
             corner = self._corner(point, target, interval_s)
             if corner is None:
                 return None
             corners.append(corner)
-        held = [corner.flows > NEARLY_ALL * self.ranges.flows[0] for corner in corners]
-        held = held if any(held) else [True] * len(held)
-        counted = [corner for corner, counts in zip(corners, held, strict=True) if counts]
-        most = min(corner.most_k_p() for corner in counted)
-        k_p = np.geomspace(1e-3 * most, most, TRIED + 1)[:-1]
+        in_range = [corner.flows > NEARLY_ALL * self.ranges.flows[0] for corner in corners]
+        in_range = in_range if any(in_range) else [True] * len(in_range)
+        counted = [corner for corner, counts in zip(corners, in_range, strict=True) if counts]
+        highest = min(corner.most_k_p() for corner in counted)
+        k_p = np.geomspace(1e-3 * highest, highest, TRIED + 1)[:-1]
         k_i = np.min([corner.robust_k_i(k_p) for corner in counted], axis=0)
-        return RobustSet(corners, held, k_p, k_i)
+        return RobustSet(corners, in_range, k_p, k_i)
 
     def _better(
         self, choice: _Choice | None, target: float, interval_s: float, goal: Goal
@@ -259,19 +292,28 @@ class Region(Space):
         return choice
 
     def cost(self, gains: RobustSet, k_p: Floats, k_i: Floats, goal: Goal) -> Floats:
-        """Return the goal's number at the worst point with each pair of gains, as `loss` does.
+        """Return the goal's number at the worst point with each pair of gains, like `loss`.
 
-        It is infinite where the queue would be empty too often.
+        It is infinite if the queue would be empty too often.
+
+        Parameters
+        ----------
+        gains : RobustSet
+            The robust gains.
+        k_p, k_i : array of shape (n,)
+            Pairs of gains.
+        goal : Goal
+            The goal.
         """
         worst = np.zeros(len(k_p))
-        for corner, held in zip(gains.corners, gains.held, strict=True):
+        for corner, counts in zip(gains.corners, gains.counts, strict=True):
             noise, load = corner.deviations(k_p, k_i)
             per_s = corner.point.capacity_pkts_per_s
             both = np.hypot(noise, load)
             p95_s = (corner.queue_pkts + 1.645 * both) / per_s
             number = p95_s if goal.least == "delay_p95_s" else both / per_s
             idle = 0.5 * special.erfc(corner.queue_pkts / np.maximum(noise, 1e-12) / math.sqrt(2))
-            number = np.where(held & (idle > goal.give_up), math.inf, number + TIE * p95_s)
+            number = np.where(counts & (idle > goal.give_up), math.inf, number + TIE * p95_s)
             worst = np.maximum(worst, number)
         return worst
 
@@ -337,38 +379,37 @@ class Region(Space):
         return target * at.rate_bps / self.ranges.rates_bps[1] if self.timed else target
 
     def _least_target(self) -> float:
-        """Return a packet on the slowest link, in packets on the fastest.
+        """Return one packet on the slowest link, in packets on the fastest link.
 
-        A set-point below its time signals whenever a packet waits (RFC 8290 section 5.2.1), and
-        real packets come in bursts.
+        A set-point below the time of a packet signals whenever a packet waits (RFC 8290 section
+        5.2.1), and real packets come in bursts.
         """
         low, high = self.ranges.rates_bps
         return high / low if self.timed else 1.0
 
     def _targets(self) -> tuple[float, float]:
-        """Return the least and the largest set-point: five packets (one and a half on the slowest
-        link) to half the buffer."""
+        """Return the smallest and the largest set-point of the search."""
         low = max(5.0, 1.5 * self._least_target()) if self.timed else 5.0
         return low, max(1.2 * low, 0.5 * self.ranges.buffer_pkts)
 
     def _intervals(self, target: float) -> list[float]:
-        """Return the law's own interval, and others that suit the shortest RTT with its queue."""
+        """Return the default interval, and others that suit the shortest RTT with its queue."""
         shortest_s = min(
             min(group.rtt_s for group in self.ranges.groups(point))
             + self._target_pkts(target, point) / self.ranges.capacity_pkts_per_s(point)
             for point in self.ranges.conditions
         )
-        tried = (self.form.interval_s, TAKEN * shortest_s, 0.5 * TAKEN * shortest_s)
+        intervals_s = (self.form.interval_s, TAKEN * shortest_s, 0.5 * TAKEN * shortest_s)
         longest = max(LONGEST * shortest_s, SHORTEST_S)
-        rounded = [float(f"{interval_s:.2g}") for interval_s in tried]
-        fits = [min(max(one, SHORTEST_S), longest) for one in rounded if one <= longest]
+        rounded = [float(f"{interval_s:.2g}") for interval_s in intervals_s]
+        fits = [min(max(short, SHORTEST_S), longest) for short in rounded if short <= longest]
         return list(dict.fromkeys(fits or [SHORTEST_S]))
 
 
 def _robust_corner(
     at: OperatingPoint, flows: float, loop: Loop, interval_s: float, path: Floats
 ) -> RobustCorner:
-    """Return a corner at the frequencies that `disturbances.queue_deviations` goes through."""
+    """Return a corner at the frequencies of `disturbances.queue_deviations`."""
     high, rtt_s = math.pi / interval_s, loop.point.rtt_s
     omega = disturbances.TURNS / rtt_s
     omega = np.append(omega[omega < high], high)
@@ -377,15 +418,23 @@ def _robust_corner(
     )
     width = np.gradient(omega)
     width[[0, -1]] *= 0.5
-    # As there, frequencies above the last of those do not count.
+    # Frequencies above the last one of that function do not count.
     width[omega > 1.01 * disturbances.TURNS[-1] / rtt_s] = 0.0
     noise, load = (width / math.pi * part for part in disturbances.densities(loop, omega))
     response, integral, queue_pkts = corner.response, corner.integral, loop.model["queue_pkts"]
     return RobustCorner(at, loop.point, omega, response, integral, flows, queue_pkts, noise, load)
 
 
-def region_of(law: str, ranges: Ranges) -> Region | None:
-    """Return the robust gains of a law; None for a law that is no PI."""
+def region_of(law: str, ranges: LinkRange) -> Region | None:
+    """Return the robust gains of a law; None for a law that is not a PI.
+
+    Parameters
+    ----------
+    law : str
+        Name of the law.
+    ranges : LinkRange
+        The range of links.
+    """
     space = candidates.space(law, ranges)
     form = pi_forms.pi_law(law)
     if space is None or form is None:
@@ -393,8 +442,16 @@ def region_of(law: str, ranges: Ranges) -> Region | None:
     return Region(law, (), space.native, ranges, form, fixed=space.fixed)
 
 
-def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:
-    """Return the region or the search space in which a candidate was found."""
+def space_of(candidate: Candidate, ranges: LinkRange) -> Space | None:
+    """Return the region or the search space of a candidate.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The candidate.
+    ranges : LinkRange
+        The range of links.
+    """
     if "k_i" in candidate.point:
         return region_of(candidate.law, ranges)
     return candidates.space(candidate.law, ranges)
@@ -403,13 +460,24 @@ def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:
 # --- search by evolution ------------------------------------------------------------------------
 
 
-def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
-    """Return the law's best candidate for a goal by the linear model, or the closest to margins.
+def search(space: Space, goal: Goal, ranges: LinkRange, seed: int) -> Candidate:
+    """Search a law's best candidate for a goal by the linear model.
 
-    The search minimises the goal's own number at the worst point, as the model predicts it. At
-    each point the sensitivity peak must be at most `SENSITIVITY`. For a first set-point the queue,
-    taken as Gaussian, may be empty for at most the share of time that the goal gives up; packets
-    move it later.
+    The search minimises the goal's number at the worst point, as the model predicts it. At each
+    point the sensitivity peak must be at most `SENSITIVITY`. The queue, taken as Gaussian, may be
+    empty for at most the fraction of time that the goal gives up; packets move this set-point
+    later. If no candidate keeps the margins, the closest one is returned.
+
+    Parameters
+    ----------
+    space : Space
+        The search space.
+    goal : Goal
+        The goal.
+    ranges : LinkRange
+        The range of links.
+    seed : int
+        Seed of the search.
     """
 
     def point(x: Floats) -> dict[str, float]:
@@ -436,8 +504,8 @@ def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
     return space.candidate(goal, best, _local(space, best, ranges))
 
 
-def _local(space: Space, point: Point, ranges: Ranges) -> LocalModels:
-    """Return the models of a point; none where no point of the axes is allowed here."""
+def _local(space: Space, point: Point, ranges: LinkRange) -> LocalModels:
+    """Return the models of a point; empty if the law cannot have its parameters."""
     try:
         return space.local(point, ranges, ranges.conditions)
     except ScenarioError:  # `runnable` says why
@@ -445,16 +513,23 @@ def _local(space: Space, point: Point, ranges: Ranges) -> LocalModels:
 
 
 def loss(local: LocalModels, goal: Goal) -> float:
-    """Return the goal's number at the worst point in s; `BROKEN` and more where a bound breaks.
+    """Return the goal's number at the worst point in seconds; `BROKEN` or more beyond a bound.
 
-    The cost of a broken bound grows with the distance to it, so that the search finds its way back.
+    The cost of a broken bound grows with the distance to it, which guides the search.
+
+    Parameters
+    ----------
+    local : sequence of LocalModel or None
+        The models at all points.
+    goal : Goal
+        The goal.
     """
     models = [model for model in local if model is not None]
-    held = counted(local)
+    within = counted(local)
     # Reduction of the gain that makes the loop stable, in dB; peak above its bound.
-    unstable_db = sum(max(1.0, -model.gain_db) for model in held if not model.stable)
-    peak = max((model.sensitivity for model in held), default=SENSITIVITY)
-    idle = max((model.idle for model in held), default=0.0)
+    unstable_db = sum(max(1.0, -model.gain_db) for model in within if not model.stable)
+    peak = max((model.sensitivity for model in within), default=SENSITIVITY)
+    idle = max((model.idle for model in within), default=0.0)
     broken = (
         100.0 * (len(local) - len(models))
         + unstable_db
@@ -463,15 +538,25 @@ def loss(local: LocalModels, goal: Goal) -> float:
     )
     if broken > 0:
         return BROKEN + broken
-    # Of equal deviations, that with the shorter queue.
+    # Of equal deviations, the one with the shorter queue is better.
     return max(float(getattr(model, goal.least)) + TIE * model.delay_p95_s for model in models)
 
 
 # --- all searches -------------------------------------------------------------------------------
 
 
-def best_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
-    """Return the best of a law for a goal: from the region of a PI, or else by search."""
+def best_candidate(task: Task, ranges: LinkRange, seed: int) -> Candidate:
+    """Return the best candidate of a law for a goal: from the region of a PI, or else by search.
+
+    Parameters
+    ----------
+    task : (law, goal)
+        Names of the law and of the goal.
+    ranges : LinkRange
+        The range of links.
+    seed : int
+        Seed of the search.
+    """
     law, goal = task[0], GOALS[task[1]]
     region = region_of(law, ranges)
     candidate = region.best(goal) if region is not None else None
@@ -482,26 +567,43 @@ def best_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
     return search(space, goal, ranges, seed)
 
 
-def unmodelled_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
-    """Return the best candidate without its linear models, which are not sent to others."""
+def unmodelled_candidate(task: Task, ranges: LinkRange, seed: int) -> Candidate:
+    """Return the best candidate without its linear models, which are not sent between processes.
+
+    Parameters
+    ----------
+    task : (law, goal)
+        Names of the law and of the goal.
+    ranges : LinkRange
+        The range of links.
+    seed : int
+        Seed of the search.
+    """
     return replace(best_candidate(task, ranges, seed), local=())
 
 
 def search_all(
     tasks: Sequence[Task],
-    ranges: Ranges,
+    ranges: LinkRange,
     seed: int,
     processes: int | None = None,
     store: Store | None = None,
 ) -> Generator[tuple[int, Candidate]]:
-    """Yield the best candidate of each task with its number, as searches end.
+    """Yield the index and the best candidate of each task, as searches end.
 
     Parameters
     ----------
+    tasks : sequence of (law, goal)
+        Names of laws and goals.
+    ranges : LinkRange
+        The range of links.
+    seed : int
+        Seed of the searches.
     processes : int, optional
-        Searches at a time; one for each core by default. A single one runs in this process.
+        Number of searches at a time; one for each core by default. A single one runs in this
+        process.
     store : Store, optional
-        Has candidates that were found before, which come first, and keeps those that are found.
+        Store of earlier candidates, which come first; new ones are added.
 
     Raises
     ------
@@ -511,12 +613,12 @@ def search_all(
     if store is None:
         yield from _search(dict(enumerate(tasks)), ranges, seed, processes)
         return
-    kept = Designs(store)
+    designs = Designs(store)
     digests = [digest_of({"task": task, "ranges": repr(ranges), "seed": seed}) for task in tasks]
     missing = {}
     try:
         for number, digest in enumerate(digests):
-            numbers = kept.get(digest)
+            numbers = designs.get(digest)
             if numbers is None:
                 missing[number] = tasks[number]
                 continue
@@ -524,25 +626,25 @@ def search_all(
             yield number, _with_models(Candidate(**numbers, params=params), ranges)
         for number, candidate in _search(missing, ranges, seed, processes):
             numbers = vars(candidate) | {"local": (), "point": dict(candidate.point)}
-            kept.put(digests[number], numbers)
-            kept.tick()
+            designs.put(digests[number], numbers)
+            designs.tick()
             yield number, candidate
     finally:
-        kept.flush()
+        designs.flush()
 
 
 def _search(
-    tasks: dict[int, Task], ranges: Ranges, seed: int, processes: int | None
+    tasks: dict[int, Task], ranges: LinkRange, seed: int, processes: int | None
 ) -> Generator[tuple[int, Candidate]]:
-    most = min(processes or execution.cores(), len(tasks))
-    if most < 2 or not sys.executable:
+    count = min(processes or execution.cores(), len(tasks))
+    if count < 2 or not sys.executable:
         for number, task in tasks.items():
             yield number, best_candidate(task, ranges, seed)
         return
-    # What a range has worked out for itself is not sent.
-    plain = replace(ranges)
-    # The processes end first, in the middle of what they do: then nothing is waited for.
-    with ThreadPoolExecutor(most) as pool, _workers(most) as workers:
+    # The copy has no cached values, which need not be sent.
+    plain = replaced(ranges)
+    # The processes end first, also during a search, so that nothing waits for them.
+    with ThreadPoolExecutor(count) as pool, _workers(count) as workers:
         idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in workers:
             idle.put(worker)
@@ -557,11 +659,11 @@ def _search(
             finally:
                 idle.put(worker)
 
-        asked = {pool.submit(ask, task): number for number, task in tasks.items()}
+        searches = {pool.submit(ask, task): number for number, task in tasks.items()}
         signals.end_waits()
-        for done in as_completed(asked):
-            yield asked[done], _with_models(done.result(), ranges)
-            # Who has the candidate may have loaded polars for it.
+        for done in as_completed(searches):
+            yield searches[done], _with_models(done.result(), ranges)
+            # The consumer of the candidate may have loaded polars.
             signals.end_waits()
 
 
@@ -571,7 +673,7 @@ def _workers(number: int) -> Iterator[list[Worker]]:
     workers: list[Worker] = []
     try:
         for _ in range(number):
-            # An interruption while a process begins would leave it out of the list, and behind.
+            # An interruption while a process starts would leave the process running.
             with signals.held(checkpoints=True):
                 function = f"{__name__}:{unmodelled_candidate.__name__}"
                 workers.append(Worker(function, dict.fromkeys(_BLAS, "1")))
@@ -582,8 +684,8 @@ def _workers(number: int) -> Iterator[list[Worker]]:
             worker.end()
 
 
-def _with_models(candidate: Candidate, ranges: Ranges) -> Candidate:
-    """Return a candidate with its linear models, which are neither kept nor sent."""
+def _with_models(candidate: Candidate, ranges: LinkRange) -> Candidate:
+    """Return a candidate with its linear models, which are neither stored nor sent."""
     space = space_of(candidate, ranges)
     assert space is not None
     return replace(candidate, local=tuple(_local(space, candidate.point, ranges)))

@@ -1,4 +1,4 @@
-"""Tuning from ranges to one recommended law: search, screen with packets, choose, test."""
+"""Tuning from a range of links to one law: search, screen with packets, choose, test."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from scipy import special
 
 import forebay._native as _native
 from forebay._base import progress, quantities, registries, statistics
+from forebay._base.errors import ParameterError
 from forebay._base.progress import Progress
 from forebay._base.quantities import Overrides
 from forebay._native import ScenarioError
-from forebay.control.loaded_link import PLAIN
-from forebay.experiment import execution
+from forebay.experiment import execution, store_choice
 from forebay.experiment.experiment import check_seeds
 from forebay.tuning import candidates
 from forebay.tuning.candidates import (
     CHOICES,
     GOALS,
     Candidate,
+    GoalName,
     Params,
+    ReferenceGains,
+    RouterLaws,
     distinct_label,
     keeps_margins,
 )
@@ -47,27 +50,29 @@ from forebay.tuning.check import (
     estimate,
     runnable,
 )
-from forebay.tuning.ranges import Ranges
+from forebay.tuning.ranges import LinkRange
 from forebay.tuning.recommendation import REFERENCES, Tuning
 from forebay.tuning.search import Region, Task, search_all, space_of
 
 if TYPE_CHECKING:
     from forebay.experiment.store import Store
+    from forebay.experiment.store_choice import StoreLike
 
 __all__ = ["Tuning", "tune"]
 
-#: Multiples of a set-point that packets try: lower ones where the goodput allows more, and higher
-#: ones where the goal is not met.
+#: Multiples of a set-point that packets try: lower ones if the goodput allows them, and higher ones
+#: if the goal is not met.
 LOWER, HIGHER = (0.7, 0.5, 0.35, 0.25), (1.4, 2.0, 2.8)
-#: Laws other than the chosen one that get other set-points, too, and how much more of the goodput
-#: than the goal allows they may give up.
+#: Largest number of other laws that get other set-points, too, and the goodput that they may lose
+#: beyond the goal's limit.
 MISSES, MISSED = 3, 0.15
-#: Other laws whose set-points go down, and the share of the goal's limit that they have left.
+#: Largest number of other laws whose set-points are lowered, and the fraction of the goal's limit
+#: that they must have left.
 NEXT, SPARE = 2, 0.3
-#: How often set-points are moved: again from where that ended, while the goal is not met or the
-#: least of the multiples is the best.
+#: Largest number of times that set-points are moved. It is repeated while the goal is not met, or
+#: while the smallest multiple is the best one.
 ROUNDS = 3
-#: Points along each range at which the model is evaluated again.
+#: Number of points along each range at which the model is evaluated again.
 GRID = 5
 
 #: Called with the name of what a stage counts, and its progress.
@@ -75,111 +80,129 @@ Watch = Callable[[str, Progress], None]
 
 
 def tune(
-    rate: str | None,
-    rtt: str,
-    flows: str,
+    ranges: LinkRange,
     *,
-    goal: str = "balance",
-    laws: str | Sequence[str] = (),
-    packet: str = "1000B",
-    buffer: str | None = None,
+    laws: str | Sequence[str] | None = None,
+    goal: GoalName = "balance",
+    overrides: Overrides = (),
     seeds: int = 10,
     seed: int = 1,
     threads: int | None = None,
-    trace: str | None = None,
-    tcp: str = PLAIN,
-    overrides: Overrides = (),
-    gains: str = "paper",
-    for_: str = "",
+    store: StoreLike | None = None,
+    gains: ReferenceGains = "paper",
+    router: RouterLaws | None = None,
     thorough: bool = False,
     watch: Watch | None = None,
     announce: Callable[[TuningEstimate], None] | None = None,
-    store: Store | None = None,
 ) -> Tuning:
-    """Tune laws for ranges of rate, RTT and load, and recommend one.
+    """Tune laws for a range of links, and recommend one law with one set of parameters.
 
-    Ctrl-C, or a fault after the first runs, ends it early: see `interrupted` and `faults`.
+    Ctrl-C, or a fault after the first runs, ends the tuning early: see `Tuning.interrupted` and
+    `Tuning.faults`.
 
     Parameters
     ----------
-    rate, rtt, flows, packet, buffer, trace, tcp, overrides
-        The ranges, such as "5..50Mbit/s", "20..200ms" and "10..400": see `Ranges.from_texts`.
-    goal : str
-        "delay": least worst 95th percentile of the delay, giving up at most 20 % of the goodput at
-        any point; "balance", "throughput": its least deviation, giving up at most 10 % or 5 %.
-    laws : str or sequence of str
-        Names to choose from; all by default.
-    seeds, seed : int
-        Number of seeds of the chosen law's test, and the seed of the search.
-    gains : str
-        The gains of the laws that the choice is compared with: of their papers, or "auto".
-    for_ : str
-        "linux" chooses among a router's qdiscs, "attach" also among laws that Forebay installs.
-    thorough : bool
+    ranges : LinkRange
+        The range of rates, RTTs and numbers of flows.
+    laws : str or sequence of str, optional
+        Names of the laws to choose from; all laws by default.
+    goal : {"balance", "delay", "throughput"}, optional
+        "delay" minimises the largest 95th percentile of the delay, and gives up at most 20 % of the
+        goodput at any operating point. "balance" and "throughput" minimise the largest standard
+        deviation of the delay, and give up at most 10 % or 5 %.
+    overrides : dict, str or sequence, optional
+        Keys of the scenarios in which packets run, such as ``{"bottleneck.ecn": True}``.
+    seeds : int, optional
+        Number of seeds with which the chosen law is tested, 1 to 1000.
+    seed : int, optional
+        Seed of the search.
+    threads : int, optional
+        Number of threads; all cores by default. Results do not depend on it.
+    store : Store, str or PathLike, optional
+        Store of runs, or its address: finished runs are taken from it, and new ones are added. By
+        default nothing is stored.
+    gains : {"paper", "auto"}, optional
+        The gains of the laws that the choice is compared with: those of their papers, or those of
+        automatic gain design.
+    router : {"linux", "attach"}, optional
+        Choose among the qdiscs of Linux, or also among the laws that `forebay attach` installs; any
+        law by default.
+    thorough : bool, optional
         Search each law for all three goals, so that packets judge three times as many candidates.
-    watch, announce, store : optional
-        Receive the progress and the expected time; keep runs, and have those made before.
+    watch, announce : callable, optional
+        Called with the progress of each stage, and with the expected time.
+
+    Returns
+    -------
+    Tuning
+        The recommended law, the reasons, and all candidates.
+
+    Raises
+    ------
+    ScenarioError
+        If an argument is wrong, or there is nothing to tune.
+
+    Examples
+    --------
+    >>> ranges = forebay.LinkRange(rate="5..50Mbit/s", rtt="20..200ms", flows=(10, 400))
+    >>> tuning = forebay.tune(ranges, laws=["pi", "pie"], goal="balance")
     """
-    _check_arguments(goal, seeds, gains, for_)
-    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, overrides)
-    ranges = replace(ranges, router=for_)
+    _check_arguments(goal, seeds, gains, router)
+    ranges = ranges.with_settings(overrides, router or "")
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)
+    opened = store_choice.opened(store)
     if watch is not None:
-        _Search(tuning, threads, Course(watch), store, announce).run(seeds)
+        _Search(tuning, threads, Course(watch), opened, announce).run(seeds)
         return tuning
     with progress.stages(only_on_terminal=True) as stages:
-        _Search(tuning, threads, Course(stages), store, announce).run(seeds)
+        _Search(tuning, threads, Course(stages), opened, announce).run(seeds)
     if tuning.interrupted or tuning.faults:
         why = tuning.faults[0] if tuning.faults else "interrupted"
         warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
     return tuning
 
 
-def _check_arguments(goal: str, seeds: int, gains: str, router: str) -> None:
-    """Raise `ScenarioError` for a wrong argument of `tune`."""
-    _check_choice("--goal", goal, GOALS)
+def _check_arguments(goal: str, seeds: int, gains: str, router: str | None) -> None:
+    """Raise `ParameterError` for a wrong argument of `tune`."""
+    _check_choice("goal", goal, GOALS)
     check_seeds(seeds)
     if not 1 <= seeds <= 1000:
-        raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    _check_choice("--gains", gains, REFERENCES)
-    _check_choice("--for", router, ("", *CHOICES))
+        raise ParameterError("seeds", seeds, "1 to 1000")
+    _check_choice("gains", gains, REFERENCES)
+    if router is not None:
+        _check_choice("router", router, CHOICES)
 
 
-def _check_choice(key: str, value: str, names: Iterable[str]) -> None:
-    """Raise `ScenarioError` for a value that is not among the names."""
-    if value not in (allowed := list(names)):
-        words = ", ".join(filter(None, allowed))
-        raise ScenarioError(f'{key}: found "{value}", allowed: {words}')
+def _check_choice(name: str, value: str, names: Iterable[str]) -> None:
+    """Raise `ParameterError` for a value that is not among the names."""
+    if value not in (choices := list(names)):
+        raise ParameterError(name, value, ", ".join(choices))
 
 
-def _laws(laws: Sequence[str], ranges: Ranges) -> list[str]:
-    """Return the laws to choose from. Raises `ScenarioError` if there is nothing to tune."""
+def _laws(laws: Sequence[str], ranges: LinkRange) -> list[str]:
+    """Return the laws to choose from. Raises `ParameterError` if there is nothing to tune."""
     names = candidates.known(laws, ranges)
     baseline = registries.baseline()["name"]
     if names == [baseline]:
-        raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
+        raise ParameterError("laws", baseline, "a law with something to tune")
     for law in laws:
         if candidates.is_coupled(law) and ranges.l4s:
-            raise ScenarioError(
-                f'--tcp: found "{ranges.tcp}" with {law}, which signals flows of L4S otherwise, '
-                "allowed: other laws"
-            )
+            reason = f"{law} signals these in another way than classic flows"
+            raise ParameterError("senders", ranges.tcp, "other laws", reason=reason)
     if laws and not ranges.router and all(candidates.space(law, ranges) is None for law in names):
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
-        raise ScenarioError(
-            f'--law: found "{", ".join(names)}", allowed: with it at least one law that has a '
-            f"linear model to search by: {', '.join(modelled)}"
-        )
+        expected = f"at least one law that has a linear model: {', '.join(modelled)}"
+        raise ParameterError("laws", ", ".join(names), expected)
     why = runnable(candidates.default(baseline), ranges)
-    if why:  # the ranges are at fault, and no law
+    if why:  # the ranges are wrong, and not a law
         raise ScenarioError(why)
     return names
 
 
 @dataclass
 class _Search:
-    """The stages of a tuning, which they fill in."""
+    """The stages of a tuning, which fill in its result."""
 
     tuning: Tuning
     threads: int | None
@@ -200,7 +223,7 @@ class _Search:
         return self.threads or execution.cores()
 
     def run(self, seeds: int) -> None:
-        """Run all stages; a fault after the first runs loses none of the earlier results."""
+        """Run all stages; an error after the first runs keeps the earlier results."""
         try:
             self._stages(seeds)
         except Exception as error:
@@ -240,10 +263,10 @@ class _Search:
         self._test(distinct(finalists), seeds)
 
     def _rivals(self, chosen: Checked) -> list[Candidate]:
-        """Return what the choice is tested against: laws with their usual parameters.
+        """Return the rivals of the choice in the test: laws with their usual parameters.
 
-        Those that give up more goodput than the goal allows are no rivals, and are not tested
-        again; the queue without a law is always tested, and so is the chosen law's own default.
+        A law that gives up more goodput than the goal allows is no rival, and is not tested again.
+        The queue without a law and the chosen law's own default are always tested.
         """
         tuning = self.tuning
         always = (registries.baseline()["name"], chosen.candidate.law)
@@ -289,7 +312,7 @@ class _Search:
         tuning.searched = [searched[number] for number in sorted(searched)]
 
     def _runnable(self, laws: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates that take their parameters here; the others are left out."""
+        """Return the candidates that can run; record the others as left out."""
         ranges, able = self.tuning.ranges, []
         for candidate in laws:
             try:
@@ -304,7 +327,7 @@ class _Search:
         return able
 
     def _check(
-        self, laws: Sequence[Candidate], seeds: int, stage: str, ranges: Ranges | None = None
+        self, laws: Sequence[Candidate], seeds: int, stage: str, ranges: LinkRange | None = None
     ) -> Check:
         tested_ranges = ranges or self.tuning.ranges
         runs = len(laws) * len(tested_ranges.places) * seeds
@@ -315,36 +338,35 @@ class _Search:
         return done
 
     def _screen(self, laws: Sequence[Candidate], stage: str) -> None:
-        """Run candidates with the seeds that choose, and choose among all so far."""
+        """Run candidates with the screening seeds, and choose among all candidates so far."""
         done = self._check(laws, SCREENING_SEEDS, stage)
         self.tuning.screened += [runs for runs in done.checked if runs.complete]
         _choose(self.tuning)
 
     def _move_set_points(self) -> bool:
-        """Try other set-points with packets; return True to go on from there.
+        """Try other set-points with packets; return True to continue from the new choice.
 
-        The share of time with an empty queue that the model predicts is a poor measure of the
-        goodput.
+        The model's share of time with an empty queue is a poor predictor of the goodput.
         """
         tuning = self.tuning
-        before, met = tuning.chosen, tuning.sure
+        before, meets_goal = tuning.chosen, tuning.sure
         if before is None or self.stopped:
             return False
-        starts = [(before.candidate, LOWER if met else HIGHER)]
+        starts = [(before.candidate, LOWER if meets_goal else HIGHER)]
         starts += [(runs.candidate, HIGHER) for runs in _misses(tuning, before)]
         starts += [(runs.candidate, LOWER) for runs in _next(tuning)]
-        tried: list[Candidate] = []
+        moved: list[Candidate] = []
         for candidate, shares in starts:
-            tried += self._runnable(_moved(tuning, candidate, shares, tried))
-        if not tried:
+            moved += self._runnable(_moved(tuning, candidate, shares, moved))
+        if not moved:
             return False
-        self._screen(tried, MOVING)
+        self._screen(moved, MOVING)
         now = tuning.chosen
         if now is before or now is None:
             return False
         least = LOWER[-1] * before.candidate.share
         same_law = now.candidate.law == before.candidate.law
-        return not (met and same_law) or now.candidate.share <= least
+        return not (meets_goal and same_law) or now.candidate.share <= least
 
     def _test(self, finalists: Sequence[Candidate], seeds: int) -> None:
         """Run the chosen law and others with seeds that took no part in the choice."""
@@ -377,9 +399,9 @@ class _Search:
 
 
 def distinct(laws: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates without those that have a law and parameters of an earlier one.
+    """Return candidates without repetitions of law and parameters.
 
-    Rounded to the steps of a router, several may be the same.
+    Several candidates may be equal after rounding to the steps of a router.
     """
     first: dict[tuple[str, Params], Candidate] = {}
     for candidate in laws:
@@ -388,7 +410,7 @@ def distinct(laws: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _others(tuning: Tuning) -> list[Checked]:
-    """Return movable candidates of laws other than the chosen one that keep their margins."""
+    """Return candidates of other laws that keep their margins and whose set-point can be moved."""
     law = tuning.chosen and tuning.chosen.candidate.law
     return [
         runs
@@ -398,9 +420,9 @@ def _others(tuning: Tuning) -> list[Checked]:
 
 
 def _next(tuning: Tuning) -> list[Checked]:
-    """Return the best candidates of other laws that have goodput to spare.
+    """Return the best candidates of other laws with goodput to spare.
 
-    A law without a model that is best now cannot be moved itself.
+    The set-point of a law without a model cannot be moved.
     """
     least = 1 - tuning.goal.give_up + SPARE * tuning.goal.give_up
     able = [runs for runs in _others(tuning) if tuning.goodput_of(runs) >= least]
@@ -408,10 +430,10 @@ def _next(tuning: Tuning) -> list[Checked]:
 
 
 def _misses(tuning: Tuning, chosen: Checked) -> list[Checked]:
-    """Return the candidate of each other law that comes closest to the goal's goodput.
+    """Return the candidate of each other law that is closest to the goal's goodput.
 
-    Only those are returned that are better than the chosen law in the goal's number; the closest
-    laws come first.
+    Only candidates with a better number of the goal than the chosen law are returned, the closest
+    laws first.
     """
     goal = tuning.goal
     closest: dict[str, Checked] = {}
@@ -423,23 +445,23 @@ def _misses(tuning: Tuning, chosen: Checked) -> list[Checked]:
 
 
 def _moved(
-    tuning: Tuning, start: Candidate, shares: Sequence[float], tried: Sequence[Candidate]
+    tuning: Tuning, start: Candidate, shares: Sequence[float], earlier: Sequence[Candidate]
 ) -> list[Candidate]:
-    """Return a candidate at other set-points that keep its margins and are not tried yet."""
+    """Return a candidate at other set-points that keep its margins and are new."""
     ranges = tuning.ranges
     space = space_of(start, ranges) if start.point else None
     if space is None:
         return []
     points = [(share, False, space.moved(start.point, share)) for share in shares]
     if isinstance(space, Region):
-        # Slow starts and timeouts are no noise of the model: packets may ask for a faster law.
+        # The model has no slow starts and timeouts, for which packets may need a faster law.
         target, interval_s = start.point["target"], start.point["interval"]
         points += [
             (share, True, space.fastest(share * target, interval_s)) for share in (1.0, *shares)
         ]
-    before = [*(runs.candidate for runs in tuning.screened), *tried]
-    params_before = {(other.law, other.params) for other in before}
-    labels = {other.label for other in before}
+    before = [*(runs.candidate for runs in tuning.screened), *earlier]
+    params_before = {(candidate.law, candidate.params) for candidate in before}
+    labels = {candidate.label for candidate in before}
     moved: list[Candidate] = []
     for share, fastest, point in points:
         if point is None:
@@ -452,7 +474,7 @@ def _moved(
         if (start.keeps and not keeps) or (start.law, params) in params_before:
             continue
         params_before.add((start.law, params))
-        # Shares are of the search's own set-point.
+        # Multiples refer to the set-point of the search.
         total = float(f"{share * start.share:.3g}")
         label = f"{start.searched_as} at {total:g}{' fastest' if fastest else ''}"
         label = distinct_label(label, labels)
@@ -463,19 +485,19 @@ def _moved(
 
 
 def _choose(tuning: Tuning) -> None:
-    """Choose the candidate with the least of the goal's number that keeps margins and goodput.
+    """Choose the candidate with the smallest number of the goal that keeps margins and goodput.
 
-    A law without a model has no margins to keep. With so few seeds a goodput at the limit is below
-    it with others as often as not: it has to be above by what chance may add. If no candidate is,
-    those at the limit count; if none keeps the goodput, the closest one is chosen; if none keeps
-    the margins, they do not count.
+    A law without a model has no margins to keep. With few seeds a goodput at the limit is often
+    above it by chance, so that it must exceed the limit by the size of such chance. If no candidate
+    does, candidates at the limit count; if none keeps the goodput, the closest one is chosen; if
+    none keeps the margins, margins do not count.
     """
     if not tuning.screened:
         return
     goodput = np.array([np.nanmean(runs.goodput, axis=1) for runs in tuning.screened])
-    # In-order goodput can pass the rate for a while, when a hole in the sequence is filled.
+    # In-order goodput can exceed the rate for a while, when a hole in the sequence is filled.
     tuning.best = np.minimum(1.0, goodput.max(axis=0))
-    # Whoever sets up a router may leave a law as it is.
+    # A router may keep a law's default parameters.
     origins = ("tuned", "listed", *(["default"] if tuning.ranges.router else []))
     tuned = [runs for runs in tuning.screened if runs.candidate.origin in origins]
     able = [runs for runs in tuned if _may_be_chosen(runs.candidate)] or tuned
@@ -494,20 +516,20 @@ def _choose(tuning: Tuning) -> None:
 
 
 def _may_be_chosen(candidate: Candidate) -> bool:
-    """Return True if a candidate keeps its margins, or has no linear model that could have any."""
+    """Return True if a candidate keeps its margins, or has no linear model with margins."""
     unmodelled = candidate.origin != "tuned" and not candidate.local
     return candidate.keeps or unmodelled
 
 
 def _chance(able: Sequence[Checked]) -> Floats:
-    """Return by how much a goodput at each point may exceed its mean by chance, one-sided.
+    """Return the one-sided size of chance in the mean goodput at each point.
 
-    The spread is the median of all candidates, as two seeds say little of one.
+    The variance is the median over all candidates, since two seeds say little about one of them.
     """
     seeds = np.array([np.isfinite(runs.goodput).sum(axis=1) for runs in able]).min(axis=0)
     if seeds.min() < 2:
         return np.zeros(len(seeds))
     variance = np.median([np.nanvar(runs.goodput, axis=1, ddof=1) for runs in able], axis=0)
-    # The median of chi-squared over its mean; with more seeds it is nearer to 1.
+    # Correction by the median of chi-squared over its mean, which approaches 1 with more seeds.
     variance = variance / special.chdtri(seeds - 1, 0.5) * (seeds - 1)
     return np.asarray(special.ndtri(statistics.LEVEL) * np.sqrt(variance / seeds), float)

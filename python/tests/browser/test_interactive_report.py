@@ -114,7 +114,7 @@ def test_a_zoom_goes_through_every_figure_over_time(page: Any) -> None:
 
 
 @needs_chromium
-def test_what_is_under_the_pointer_is_in_the_tables(page: Any, out: Path) -> None:
+def test_the_value_under_the_pointer_is_in_the_tables(page: Any, out: Path) -> None:
     samples = pl.read_parquet(out / "samples.parquet").filter(
         pl.col("point") == pl.col("point").first(), law="pi", link="bottleneck"
     )

@@ -55,7 +55,7 @@ def params(now: state.State) -> dict[str, gains.Params]:
     return {side: of.params for side, of in gains.all_gains(now).items()}
 
 
-def test_an_address_says_what_was_changed_and_nothing_else(base: BaseScenario) -> None:
+def test_an_address_holds_only_the_changes(base: BaseScenario) -> None:
     start = base.start
     assert start.address(start) == ""
     texts = {"rate": "30Mbit/s", "a.target": "40p", "b": "red", "b.max_p": "0.02", "b.by": "hand"}
@@ -70,21 +70,21 @@ def test_an_address_says_what_was_changed_and_nothing_else(base: BaseScenario) -
     ("texts", "line"),
     [
         ({"rate": "40furlongs"}, 'rate: found "40furlongs", allowed: a rate'),
-        ({"rate": "1kbit/s"}, 'rate: found "1kbit/s", allowed: 100kbit/s to 10Gbit/s'),
-        ({"flows": "2.5"}, 'flows: found "2.5", allowed: a whole number'),
-        ({"flows": "nan"}, 'flows: found "nan", allowed: a whole number'),
-        ({"spread": "-1"}, 'spread: found "-1", allowed: 0 to 0.95'),
-        ({"tcp": "vegas"}, 'tcp: found "vegas", allowed: reno'),
-        ({"ecn": "maybe"}, 'ecn: found "maybe", allowed: true or false'),
-        ({"a": "magic"}, 'a: found "magic", allowed: droptail'),
-        ({"a": ""}, 'a: found "", allowed: a law'),
+        ({"rate": "1kbit/s"}, 'rate: "1kbit/s" is not valid; expected 100kbit/s to 10Gbit/s'),
+        ({"flows": "2.5"}, 'flows: "2.5" is not valid; expected a whole number'),
+        ({"flows": "nan"}, 'flows: "nan" is not valid; expected a whole number'),
+        ({"spread": "-1"}, 'spread: "-1" is not valid; expected 0 to 0.95'),
+        ({"tcp": "vegas"}, 'tcp: "vegas" is not valid; expected reno'),
+        ({"ecn": "maybe"}, 'ecn: "maybe" is not valid; expected true or false'),
+        ({"a": "magic"}, 'a: "magic" is not valid; expected droptail'),
+        ({"a": ""}, 'a: "" is not valid; expected a law'),
         ({"a": "pi", "a.gain": "1"}, "a.gain: found a key that is not known here"),
         ({"a": "pi", "a.a": "5"}, "a.a: found 5, allowed: 0 to 1"),
-        ({"b.max_p": "1"}, "b.max_p: found without b"),
-        ({"colour": "red"}, 'state: found "colour", allowed: rate'),
-        ({"rate": "10Gbit/s", "duration": "3600s"}, 'duration: found "3600s", which is'),
-        ({"rate": 5}, "rate: allowed: a text"),
-        ([], "state: found no table"),
+        ({"b.max_p": "1"}, "b.max_p: side b has no law"),
+        ({"colour": "red"}, 'state: "colour" is not valid; expected rate'),
+        ({"rate": "10Gbit/s", "duration": "3600s"}, 'duration: "3600s": it is'),
+        ({"rate": 5}, "rate: expected a text"),
+        ([], "state: expected texts by key"),
     ],
 )
 def test_a_state_that_cannot_be_gives_one_line(base: BaseScenario, texts: Any, line: str) -> None:
@@ -135,13 +135,13 @@ def test_it_warns_as_forebay_run_does(base: BaseScenario, tmp_path: Path) -> Non
     assert mine
 
 
-def test_a_long_run_that_nobody_waits_for_ends_early(base: BaseScenario) -> None:
+def test_an_outdated_run_ends_early(base: BaseScenario) -> None:
     long = state.parse({"rate": "100Mbit/s", "duration": "600s", "buffer": "800p"}, base.start)
     with pytest.raises(packets.Outdated):
         packets.run(base.plan(long, {}), 1, lambda: True)
 
 
-def test_a_long_thought_that_nobody_waits_for_ends_early(
+def test_an_outdated_analysis_ends_early(
     base: BaseScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its time constants are far apart: this loop takes half a second.
@@ -176,7 +176,7 @@ def test_another_seed_is_the_same_run_as_that_seed_of_forebay_run(
     "file",
     ["pi-pd/load.toml", "fluid/load-step.toml", "reality/cubic.toml", "rfc7928/9-1-mix.toml"],
 )
-def test_a_file_stays_what_it_is_until_something_moves(file: str) -> None:
+def test_a_scenario_file_is_unchanged_until_a_control_moves(file: str) -> None:
     base = BaseScenario.from_source(EXPERIMENTS / file)
     text = base.toml(base.start, {})
     saved = _native.plan(text.encode(), "saved", read=lambda _: None)
@@ -207,11 +207,17 @@ def test_a_design_follows_the_link_and_says_why_not(base: BaseScenario) -> None:
 
 def test_the_loop_is_that_of_forebay_design(base: BaseScenario) -> None:
     from forebay.control.design import design
+    from forebay.control.link import Link
 
     texts = {"spread": "0", "a": "pi", "a.target": "50p", "a.goal.beta": "0.25"}
     now = state.parse(texts, base.start)
     found = theory.loops(now, gains.all_gains(now))["laws"]["a"]["margins"]
-    theirs = design("pi", "15Mbit/s", 20, "80ms", "1000B", "50p", "200p", {"beta": 0.25}).margins
+    theirs = design(
+        "pi",
+        Link("15Mbit/s", "80ms", flows=20, packet="1000B", buffer="200p"),
+        target="50p",
+        overrides={"beta": 0.25},
+    ).margins
     assert theirs
     assert found["phase_deg"] == pytest.approx(theirs.phase_deg)
     assert found["gain_db"] == pytest.approx(theirs.gain_db)
@@ -225,7 +231,9 @@ def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     settled_gains = gains.all_gains(now)
     name = {"linux-cubic": "cubic"}.get(tcp, tcp)
     theirs = forebay.design(
-        "pi", "15Mbit/s", 20, "80ms", packet="1000B", target="50p", buffer="200p", tcp=name
+        "pi",
+        forebay.Link("15Mbit/s", "80ms", flows=20, packet="1000B", buffer="200p", senders=name),
+        target="50p",
     )
     assert theirs.margins and theirs.senders
     assert dict(settled_gains["a"].params) == dict(theirs.params)
@@ -312,7 +320,7 @@ class FakeSocket:
         return scope, receive, send
 
 
-def test_no_theory_is_told_of_a_sender_that_it_does_not_have(base: BaseScenario) -> None:
+def test_a_sender_without_a_model_has_a_reason_instead_of_theory(base: BaseScenario) -> None:
     now = state.parse({"tcp": "bbr"}, base.start)
     settled_gains = gains.all_gains(now)
     said = "Theory has no model of flows of bbr."
@@ -461,7 +469,7 @@ def test_garbage_gets_an_error_each_and_the_socket_goes_on(server: tuple[str, in
         assert kinds == ["state", "packets"]
 
 
-def test_what_is_too_long_or_no_text_ends_the_socket_alone(server: tuple[str, int]) -> None:
+def test_an_invalid_message_closes_only_its_socket(server: tuple[str, int]) -> None:
     messages: list[str | bytes] = ["x" * 100_000, b"\x00\xff"]
     for message in messages:
         with socket(server[0]) as page:
@@ -522,7 +530,7 @@ def test_a_wrong_file_or_port_is_one_line(cli: Cli, tmp_path: Path) -> None:
         port = str(urlsplit(address).port)
         done = cli("studio", "--no-open", "--port", port)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"--port: found {port}, address already in use")
+        assert done.stderr.startswith(f"error: --port: {port}: address already in use")
 
 
 # --- the page ----------------------------------------------------------------------------------
@@ -594,7 +602,7 @@ def test_a_quick_hand_sees_curves_on_the_way_and_the_last_state_at_the_end(
 
 
 @needs_chromium
-def test_what_is_saved_and_copied_runs(
+def test_saved_and_copied_scenarios_run(
     browser: Browser, server: tuple[str, int], faults: list[str], cli: Cli, tmp_path: Path
 ) -> None:
     page = opened(browser, server[0] + "#duration=8s&b=codel&flows=9", faults)

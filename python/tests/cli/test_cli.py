@@ -51,20 +51,19 @@ def test_help_breaks_its_lines_where_the_terminal_ends(
 ) -> None:
     """And not where those of the source end, too."""
     assert flowing("One\n    two.\n\n    Three:\n      four") == "One two.\n\nThree:\n  four"
-    monkeypatch.setenv("COLUMNS", "500")
-    wide = cli("doctor", "--help").stdout
-    assert "rootless links, timing, offloads; or whether a queue really is the bottleneck." in wide
+    monkeypatch.setenv("COLUMNS", "100")
+    wide = cli("run", "--help").stdout
+    assert max(map(len, wide.splitlines())) in range(90, 101)
 
 
 def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
     listed = cli("--help").stdout.partition("Start here")[2]
-    commands = re.findall(r"^\W*([a-z]+)  ", listed, re.MULTILINE)
+    commands = re.findall(r"^  ([a-z]+)  ", listed, re.MULTILINE)
     panels = [
-        "studio init explain laws queues",
-        "run study fluid suite compare store",
-        "design identify map tune",
-        "link attach detach set stats list doctor validate kernel",
-        "experiments replay figure cite schema",
+        "init studio experiments explain laws queues schema cite",
+        "run study fluid suite replay compare store",
+        "design map tune identify figure",
+        "link validate attach detach kernel guest doctor",
     ]
     assert commands == [name for panel in panels for name in panel.split()]
 
@@ -195,7 +194,7 @@ def test_run_leaves_a_report(cli: Cli, scenario: Path) -> None:
     assert len(pl.read_parquet(out / "metrics.parquet")) == len(whole["runs"]) == 8
 
 
-def test_options_choose_what_is_run(cli: Cli, scenario: Path) -> None:
+def test_options_select_laws_seeds_and_settings(cli: Cli, scenario: Path) -> None:
     out = scenario.parent / "deep" / "er"
     done = cli(
         *("run", scenario, "--json", "--out", out, "--no-report", "--seeds", 1),
@@ -234,8 +233,8 @@ def test_a_former_result_is_replaced_and_other_files_stay(cli: Cli, scenario: Pa
         (["two.toml", "--set", "nonsense"], ["--set", "nonsense", "KEY=VALUE"]),
         (["two.toml", "--seeds", "0"], ["--seeds", "0", "1"]),
         (["two.toml", "--seeds", "-1"], ["--seeds", "-1"]),
-        (["two.toml", "--seeds", "some"], ['--seeds: found "some", allowed: a whole number']),
-        (["two.toml", "--threads", "0"], ['--threads: found "0", allowed: at least 1']),
+        (["two.toml", "--seeds", "some"], ['--seeds: "some"']),
+        (["two.toml", "--threads", "0"], ['--threads: "0"']),
         (["two.toml", "--sed", "1"], ["--sed", "--seeds"]),
         (["two.toml", "--out", "two.toml"], ["--out", "two.toml", "directory"]),
         (["two.toml", "--out", "/proc/forebay/out"], ["--out", "/proc/forebay/out", "written"]),
@@ -266,7 +265,7 @@ def test_a_wrong_file_is_named_with_its_line(cli: Cli, scenario: Path) -> None:
     scenario.write_text(SCENARIO.replace('"10Mbit/s"', '"-10Mbit/s"'))
     done = cli("run", scenario)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{scenario}:8: bottleneck.rate: found ")
+    assert done.stderr.startswith(f"error: {scenario}:8: bottleneck.rate: ")
     scenario.write_bytes(b"title = '\xff'\n")
     done = cli("run", scenario)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -316,7 +315,7 @@ def test_the_result_of_another_command_stays(cli: Cli, scenario: Path) -> None:
     before = {name: (out / name).read_bytes() for name in names(out)}
     smaller = cli("run", scenario, "--no-report", "--law", "pi", "--seeds", 1)
     assert (smaller.returncode, smaller.stdout, smaller.stderr.count("\n")) == (2, "", 1)
-    for text in ["results/two", f"forebay run {scenario}", "--force", "another directory"]:
+    for text in ["results/two", f"forebay run {scenario}", "--force", "another folder"]:
         assert text in smaller.stderr
     assert {name: (out / name).read_bytes() for name in names(out)} == before
     # The same command, and an edited scenario, replace it.
@@ -374,11 +373,11 @@ def test_a_table_fits_and_cuts_nothing(
     table = done.stdout.partition("mean ± half")[0]
     assert max(map(width, table.splitlines())) <= columns
     result = forebay.run(scenario, overrides=["traffic.0.flows=20"])
-    left_out = table.partition("No room here for:")[2].replace("\n", " ")
+    left_out = table.partition("because the terminal is too narrow:")[2].replace("\n", " ")
     for name in result.compared():
         metric = run_metrics.METRICS[name]
         for law in range(2):
-            cell = result.cell(0, law, name)
+            cell = result.cell_at(0, law, name)
             number = run_metrics.with_interval(
                 metric.scale * cell.mean, metric.scale * cell.half_width
             )
@@ -400,7 +399,9 @@ MAP = ["map", "pi", "--rate", "15Mbit/s", "--flows", "15..60", "--rtt", "50..200
     ],
     ids=["doctor", "map"],
 )
-def test_what_takes_a_while_says_so(tmp_path: Path, arguments: list[object], said: str) -> None:
+def test_a_long_command_shows_its_progress(
+    tmp_path: Path, arguments: list[object], said: str
+) -> None:
     done = subprocess.run(
         ["script", "-qec", shlex.join(command(*arguments)), "/dev/null"],
         cwd=tmp_path,
@@ -440,10 +441,10 @@ def test_standard_input_is_a_scenario(scenario: Path, arguments: list[object], l
     assert len(runs(done.stdout)) == lines
 
 
-def test_what_never_ends_is_refused(cli: Cli) -> None:
+def test_an_endless_scenario_file_is_refused(cli: Cli) -> None:
     done = cli("run", "/dev/zero")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == ("/dev/zero: found more than 16 MiB, allowed: a scenario file in TOML\n")
+    assert done.stderr.startswith("error: /dev/zero: larger than 16 MiB; ")
 
 
 def test_too_many_samples_are_refused_in_total(
@@ -454,9 +455,9 @@ def test_too_many_samples_are_refused_in_total(
     with pytest.raises(forebay.ScenarioError) as refused:
         execution.execute(read, 2)
     line = str(refused.value)
-    assert line.startswith('sample: found "1us", about 18.5 GB of samples in 40 runs, allowed: ')
-    # What it names does fit, and hardly more.
-    finer = line.split("such as ")[1].split(" or ")[0]
+    assert line.startswith('sample: "1us" makes about 18.5 GB of samples in 40 runs, and ')
+    # The proposed value fits, and a slightly larger one does not.
+    finer = line.split("for example ")[1].split(" or ")[0]
     fits = experiment.read(scenario, overrides=[finer], seeds=10)
     execution.check_memory(fits.plan, 2, samples=True)
     other = experiment.read(scenario, overrides=["sample=20us"], seeds=10)
@@ -475,7 +476,7 @@ def closed(scenario: Path, redirection: str, *options: str) -> subprocess.Comple
 def test_without_standard_output_nothing_runs(scenario: Path) -> None:
     done = closed(scenario, ">&-")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "standard output: found closed" in done.stderr
+    assert "standard output is closed" in done.stderr
     assert names(scenario.parent) == ["two.toml"]
 
 
@@ -489,19 +490,19 @@ def test_without_standard_error_it_runs(scenario: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run", "two.toml", "--out", ""], '--out: found "", allowed: a path'),
-        (["run", "two.toml", "--out="], '--out: found "", allowed: a path'),
-        (["suite", "rfc7928", "--page", ""], '--page: found "", allowed: a path'),
+        (["run", "two.toml", "--out", ""], '--out: ""'),
+        (["run", "two.toml", "--out="], '--out: ""'),
+        (["suite", "rfc7928", "--page", ""], '--page: ""'),
         (["run", "two.toml", "--law", "pike"], '--law: found "pike", allowed: '),
         (["run", "two.toml", "--aqm", "pike"], '--law: found "pike", allowed: '),
         (["run", "two.toml", "--seeds", "0"], "--seeds: found 0, allowed: 1 to 10000"),
-        (["laws", "pie", "pike"], 'NAME: found "pike", allowed: droptail, '),
+        (["laws", "pie", "pike"], 'NAME: "pike"'),
     ],
 )
 def test_an_option_is_named_once(cli: Cli, scenario: Path, arguments: list[str], line: str) -> None:
     done = cli(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(line), done.stderr
+    assert done.stderr.startswith(f"error: {line}"), done.stderr
     assert names(scenario.parent) == ["two.toml"]
 
 
@@ -544,4 +545,4 @@ def test_one_name_of_an_option_is_as_good_as_the_other(cli: Cli, scenario: Path)
     both = [cli("run", scenario, name, "red", "--json").stdout for name in ("--law", "--aqm")]
     for text in both:
         assert {line["law"] for line in runs(text)} == {"red"}
-    assert "--aqm,--law" in cli("link", "--help").stdout
+    assert "--aqm, --law" in cli("link", "--help").stdout

@@ -17,7 +17,7 @@ def test_a_step_where_nothing_steps_is_refused(cli: Cli, scenario: Path, at: str
     done = cli("fluid", scenario.name, *options)
     assert done.returncode == 2
     said = f"--step-at: nothing changes at {float(at):g} s; the scenario has no step"
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(f"error: {said}")
     assert done.stderr.count("\n") == 1
     text = scenario.read_text()
     change = '[[at]]\ntime = "50s"\nset = { "bottleneck.rate" = "5Mbit/s" }\n'

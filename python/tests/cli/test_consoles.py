@@ -49,7 +49,7 @@ def test_every_console_can_show_a_command(
         assert "+/-" in text and "?" not in text
 
 
-def test_what_is_lacking_is_replaced_by_what_looks_like_it() -> None:
+def test_a_character_that_the_console_lacks_is_replaced_by_a_similar_one() -> None:
     output.replace_what_is_lacking()
     assert "─│ 5 ± 2 µs → “x” 字".encode("ascii", output.REPLACE) == b'-| 5 +/- 2 us -> "x" ?'
     assert NAME.encode("utf-8", output.REPLACE) == b"na\\xefve"

@@ -51,7 +51,7 @@ def test_a_file_that_grows_beyond_the_limit_is_refused(tmp_path: Path, cli: Cli)
     done = cli("compare", "a.flent.gz", "a.flent.gz")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "a.flent.gz: is larger than 64 MiB once decompressed, the most that is read\n"
+        "error: a.flent.gz: is larger than 64 MiB once decompressed, the most that is read\n"
     )
     used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert used < 1_500_000, f"{used} KiB"
@@ -77,7 +77,9 @@ def test_many_small_lists_are_refused(tmp_path: Path) -> None:
         (b'{"version": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
     ],
 )
-def test_what_cannot_be_read_says_why(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_an_unreadable_flent_file_is_refused_with_the_reason(
+    tmp_path: Path, data: bytes, reason: str
+) -> None:
     file = tmp_path / "a.flent"
     file.write_bytes(data)
     with pytest.raises(ScenarioError) as refused:
@@ -99,7 +101,9 @@ def test_a_name_that_is_not_utf_8_is_printable(tmp_path: Path, cli: Cli) -> None
     name = b"a-\xfc\x1b[2J.flent".decode("utf-8", "surrogateescape")
     done = cli("compare", name, name)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("compare: a-\\udcfc\\x1b[2J.flent has no result; expected a ")
+    assert done.stderr.startswith(
+        "error: compare: a-\\udcfc\\x1b[2J.flent has no result; expected a "
+    )
 
 
 LINK = """\
@@ -126,8 +130,9 @@ def test_a_damaged_table_of_a_study_is_refused(tmp_path: Path, cli: Cli) -> None
     done = cli("compare", "study", "study")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "study: is not a result of forebay study, or is damaged (study.json, frame.parquet): its "
-        "contents are not those that study.json describes (SHA-256)\n"
+        "error: study: is not a result of forebay study, or is damaged (study.json, "
+        "frame.parquet): "
+        "its contents are not those that study.json describes (SHA-256)\n"
     )
     # An older result has no hash: another process tries the file first.
     told = json.loads(facts.read_text())

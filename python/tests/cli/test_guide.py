@@ -47,7 +47,7 @@ def test_a_commented_key_has_its_default() -> None:
 def test_a_file_that_is_there_stays(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("mine")
     again = cli("init", "mine.toml")
-    assert (again.returncode, again.stderr) == (2, "mine.toml: it exists; --force replaces it\n")
+    assert again.returncode == 2 and "mine.toml" in again.stderr and "--force" in again.stderr
     assert (tmp_path / "mine.toml").read_text() == "mine"
     assert cli("init", "mine.toml", "--force").returncode == 0
 
@@ -96,7 +96,7 @@ def test_a_single_word_finds_all_that_have_it(cli: Cli) -> None:
 def test_a_key_is_explained_as_it_is_set(cli: Cli) -> None:
     for key in ("traffic.ftp.flows", "traffic.0.flows"):
         assert cli("explain", key).stdout.startswith("traffic.flows"), key
-    assert 'found "traffic.ftp.flaws"' in cli("explain", "traffic.ftp.flaws").stderr
+    assert '"traffic.ftp.flaws"' in cli("explain", "traffic.ftp.flaws").stderr
 
 
 def test_facts_stay_within_their_column(cli: Cli) -> None:

@@ -80,11 +80,11 @@ def test_the_commands_of_a_line_carry_its_packets(kind: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--line", "vdsl", "--down", "9Mbit/s", "--up", "9Mbit/s"), '--line: "vdsl" is not a'),
+        (("--line", "vdsl", "--down", "9Mbit/s", "--up", "9Mbit/s"), '--line: "vdsl"'),
         (("--line", "docsis", "--down", "9Mbit/s"), "--up: the rate is missing, which --line"),
         (("--line", "docsis", "--down", "9", "--up", "9Mbit/s"), '--down: found "9"'),
-        (("--line", "docsis", "--rate", "9Mbit/s"), "--rate: it does not go with --line"),
-        (("--down", "9Mbit/s"), "--down: it goes with --line"),
+        (("--line", "docsis", "--rate", "9Mbit/s"), "--rate cannot be combined with --line"),
+        (("--down", "9Mbit/s"), "--down requires --line"),
         (
             ("--line", "docsis", "--down", "9Mbit/s", "--up", "9Mbit/s", "--direction", "back"),
             '--direction: "back" is neither down nor up',
@@ -98,7 +98,7 @@ def test_a_wrong_option_of_a_line_is_one_line(
 ) -> None:
     done = cli("init", *options)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(message), done.stderr
+    assert done.stderr.startswith(f"error: {message}"), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 

@@ -112,7 +112,7 @@ def test_a_signal_while_figures_are_drawn_loses_no_run(
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number, errors
-    kept = "interrupted while drawing: tables and finished figures are in results/two"
+    kept = "interrupted while drawing; the tables and the finished figures are in results/two"
     assert kept in errors
     assert "Traceback" not in errors
     assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 4
@@ -156,7 +156,7 @@ def test_a_part_does_not_replace_the_whole(scenario: Path) -> None:
     before = numbers.read_bytes()
     status, _, errors = interrupt(scenario, 1, *whole)
     assert status == 130, errors
-    assert "results/two has these runs and more, and is left as it is" in errors
+    assert "results/two already has these runs and more" in errors
     assert numbers.read_bytes() == before
 
 
@@ -189,7 +189,7 @@ def test_other_commands_say_that_nothing_is_left(scenario: Path) -> None:
         process.send_signal(signal.SIGINT)
     # Closed, the pipe ends a read that began just after the signal had come.
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, "interrupted: nothing is left\n")
+    assert (process.returncode, errors) == (130, "interrupted; no output was written\n")
     assert list(scenario.parent.iterdir()) == [scenario]
 
 
@@ -204,7 +204,7 @@ def test_while_it_loads_too(
     monkeypatch.delitem(sys.modules, "forebay.cli.app", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
     assert run_command(["laws"]) == 130
-    assert capsys.readouterr().err == "interrupted: nothing is left\n"
+    assert capsys.readouterr().err == "interrupted; no output was written\n"
 
 
 @pytest.mark.linux
@@ -264,7 +264,7 @@ def test_before_the_command_has_begun(
     finally:
         signal.signal(signal.SIGINT, before)
     assert end.value.code == 130
-    assert capsys.readouterr().err == "interrupted: nothing is left\n"
+    assert capsys.readouterr().err == "interrupted; no output was written\n"
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ def test_a_signal_that_python_discards_comes_again(
     assert capsys.readouterr().err == ""
 
 
-def test_no_thread_loads_modules_beside_the_main_one(scenario: Path) -> None:
+def test_only_the_main_thread_loads_modules(scenario: Path) -> None:
     """One that is interrupted while it imports takes half-loaded modules away from the other."""
     program = f"""
 import sys, threading

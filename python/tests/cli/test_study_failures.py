@@ -21,7 +21,7 @@ from studies import GRID, SMALL, environment, run
 
 from forebay._base import progress
 from forebay._base.progress import Progress
-from forebay.campaign import cluster, making
+from forebay.campaign import cluster, runner
 from forebay.campaign.cluster import FIRST_RUNS
 from forebay.campaign.study_points import Points
 from forebay.cli import study
@@ -30,7 +30,7 @@ from forebay.experiment import store_choice as choice
 #: Hundreds of runs of some milliseconds, and some of a second.
 MANY = SMALL.replace("seeds    = 2", "seeds = 40") + GRID
 LONG = SMALL.replace("seeds    = 2", "seeds = 400").replace('"2s"', '"9s"') + GRID
-GOES_ON = "runs are in the store; the same command goes on"
+GOES_ON = "runs are in the store; the same command continues"
 
 
 def test_a_full_disk_loses_nothing_that_was_stored(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_signal_to_all_processes_of_a_cluster_is_one_line(
     assert process.returncode == 128 + signal.Signals[f"SIG{number}"]
     lines = [line for line in said.splitlines() if not re.match(r"\d+ of [\d,]+ runs, ", line)]
     assert len(lines) == 1, said
-    assert lines[0].startswith("interrupted: ")
+    assert lines[0].startswith("interrupted")
     for _ in range(50):
         if not _session(process.pid):
             break
@@ -150,7 +150,7 @@ def test_a_lost_scheduler_is_one_line(tmp_path: Path) -> None:
     assert GOES_ON in lines[0]
 
 
-def test_what_hangs_is_no_scheduler() -> None:
+def test_an_address_that_does_not_answer_is_not_a_scheduler() -> None:
     pytest.importorskip("distributed")
     import socket
 
@@ -174,7 +174,7 @@ def test_without_a_store_nothing_is_kept(tmp_path: Path) -> None:
     for _ in range(2):
         done = run(tmp_path, "--no-store", "--no-report")
         assert done.returncode == 0, done.stderr
-        assert "48 runs made, 0 were in the store, of 48" in done.stdout
+        assert "48 of 48 runs: 48 new, 0 from the store" in done.stdout
     assert [path.name for path in (tmp_path / "results").iterdir()] == ["study-s"]
     frame = pl.read_parquet(tmp_path / "results/study-s/frame.parquet")
     assert run(tmp_path, "--no-report").returncode == 0
@@ -187,18 +187,19 @@ def test_the_result_of_another_study_is_not_replaced(tmp_path: Path) -> None:
     assert run(tmp_path, "--no-report", "--add-seeds", 1).returncode == 0
     other = run(tmp_path, "--no-report", "--set", "duration=3s")
     assert (other.returncode, other.stderr.count("\n")) == (2, 1)
-    assert "which has the result of" in other.stderr
+    assert "holds the result of" in other.stderr
     assert run(tmp_path, "--no-report", "--set", "duration=3s", "--force").returncode == 0
 
 
-def test_what_a_cluster_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_under_way_on_a_cluster_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where a study is stopped, batches under way are waited for, and no others are begun."""
     pytest.importorskip("distributed")
     # However busy this machine is.
     monkeypatch.setattr(cluster, "BATCH_S", 60.0)
     points = Points(LONG)
-    none = pl.DataFrame(schema={"config": pl.String, "seed": pl.UInt64})
-    tasks = making.Tasks(points, none, 2, making.StudyProgress(), None, None, lambda _: None)
+    tasks = runner.Tasks(points, choice.at(tmp_path / "store"), 2, runner.StudyProgress())
     looks = []
 
     def stop() -> bool:
@@ -217,7 +218,7 @@ def test_what_a_cluster_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -
     assert len(rows) == FIRST_RUNS
 
 
-def test_packets_are_told_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_mentions_packets_only_if_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that counts none while it runs is not said to have made 0 million of them."""
     seen: list[Progress] = []
 
@@ -228,6 +229,6 @@ def test_packets_are_told_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(progress, "bar", bar)
     now = Progress(0.5, 1, 2, 1.0)
     with study.progress_bar() as tell:
-        tell(now, making.StudyProgress(wanted=2, failed=1))
-        tell(now, making.StudyProgress(wanted=2, packets=3e6))
+        tell(now, runner.StudyProgress(total=2, failed=1))
+        tell(now, runner.StudyProgress(total=2, packets=3e6))
     assert [it.more for it in seen] == [", 1 failed", ", 3 million packets"]

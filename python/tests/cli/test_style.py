@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 import forebay
-from forebay.campaign.control_figures import FIGURES
+from forebay.campaign.control_figures import figures
 from forebay.report import drawing, over_time, parts, style
 from forebay.report.plot import Plot
 from forebay.report.style import STYLE
@@ -80,10 +80,10 @@ def test_every_command_that_draws_knows_the_style(cli: Cli, scenario: Path, tmp_
 def test_an_unknown_style_is_refused(cli: Cli, scenario: Path) -> None:
     done = cli("run", scenario.name, "--style", "poster")
     assert done.returncode == 2
-    assert done.stderr == '--style: found "poster", allowed: screen, paper, paper-wide\n'
+    assert done.stderr.startswith('error: --style: "poster"')
 
 
-def test_laws_are_told_apart_without_colours(scenario: Path, paper: None) -> None:
+def test_laws_differ_without_colours(scenario: Path, paper: None) -> None:
     result = forebay.run(scenario, seeds=1)
     lines = result.plot("delay").axes[0].lines
     dashes = [line.get_linestyle() for line in lines]
@@ -166,12 +166,12 @@ def test_a_legend_of_many_laws_leaves_the_queue_its_room(
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
+@pytest.mark.parametrize("name", list(figures()))
 @pytest.mark.parametrize("used", list(style.STYLES))
 def test_no_text_of_a_papers_figure_is_cut_or_lies_on_another(name: str, used: str) -> None:
     style.use(used)
     try:
-        figure = FIGURES[name]()
+        figure = figures()[name]()
         with mpl.rc_context(STYLE):
             FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
             found = _texts(figure)

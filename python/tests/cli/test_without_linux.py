@@ -47,7 +47,7 @@ def test_a_build_without_linux_says_so_in_one_line(words: list[str], tmp_path: P
     assert line.count("\n") == 1
 
 
-def test_a_build_without_linux_does_the_rest(tmp_path: Path) -> None:
+def test_a_build_without_linux_runs_simulations(tmp_path: Path) -> None:
     assert "--rate" in run(sys.executable, "-c", WITHOUT_LINK, "link", "--help", cwd=tmp_path)
     short = ["--set", "duration=20s", "--set", 'measure=["10s","20s"]', "--seeds", "1", "--json"]
     run(sys.executable, "-c", WITHOUT_LINK, "run", "pi-pd/load", *short, cwd=tmp_path)

@@ -131,7 +131,7 @@ def test_every_column_is_on_the_page(name: str, tables: dict[str, pl.DataFrame])
     assert all(f"\n| `{column}` |" in section for column in of(name)[len(files.KEYS) :])
 
 
-def test_what_laws_report_is_on_the_page(tmp_path: Path) -> None:
+def test_the_page_lists_every_column_that_laws_report(tmp_path: Path) -> None:
     ftp = '[[traffic]]\nkind = "ftp"\nflows = 2\nrtt = "40ms"\n'
     path = tmp_path / "laws.toml"
     path.write_text(LINK.replace("200p", "800p") + ftp + LAW)

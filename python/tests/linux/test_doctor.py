@@ -18,15 +18,15 @@ __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 pytestmark = needs_link
 
 
-def test_doctor_names_what_works(cli: Cli) -> None:
+def test_doctor_lists_the_capabilities_of_the_machine(cli: Cli) -> None:
     done = cli("doctor", "--json")
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert done.returncode == 0
     assert "yes" in (found[f"A link over {it}"]["verdict"] for it in ("TUN", "packet sockets"))
-    assert "late" in found["Timing"]["found"]
+    assert "lateness" in found["Timing"]["found"]
     wrong = cli("doctor", "no-such-device")
     assert wrong.returncode == 2
-    assert wrong.stderr.startswith('doctor: device: found "no-such-device"')
+    assert wrong.stderr.startswith('error: DEVICE: "no-such-device"')
 
 
 def test_doctor_says_that_a_machine_is_too_busy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,11 +58,13 @@ def test_without_a_guest_a_line_says_how_to_build_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some_guest: Path
 ) -> None:
     monkeypatch.setenv(guests.VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(ScenarioError, match=r"found no guest in .*none.*forebay kernel setup"):
+    with pytest.raises(
+        ScenarioError, match=r"kernel needs a guest, and .*none.*forebay guest setup"
+    ):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
-def test_without_the_first_process_a_line_says_what_builds_it(
+def test_a_missing_first_process_is_reported_with_the_command_that_builds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some_guest: Path
 ) -> None:
     monkeypatch.setattr(guests, "PROGRAM", tmp_path / "forebay-guest")
@@ -87,7 +89,7 @@ def test_on_another_system_a_line_says_so(
     monkeypatch: pytest.MonkeyPatch, some_guest: Path
 ) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    with pytest.raises(ScenarioError, match=r"found Darwin on .*, allowed: Linux on x86_64"):
+    with pytest.raises(ScenarioError, match=r"Linux on x86_64, and this is Darwin on"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
@@ -140,7 +142,7 @@ def test_on_another_system_a_line_says_so(
         ),
     ],
 )
-def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
+def test_a_scenario_that_a_guest_cannot_run_is_refused_before_it_starts(
     text: str, line: str, some_guest: Path
 ) -> None:
     with pytest.raises(ScenarioError, match=line):
@@ -176,13 +178,13 @@ def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: P
     assert not list(kernel_engine._memory().glob(f"{own_prefix(os.getpid())}*"))
 
 
-def test_a_guest_that_is_killed_says_by_what(some_guest: Path) -> None:
+def test_the_error_of_a_killed_guest_names_the_signal(some_guest: Path) -> None:
     (some_guest / guests.KERNEL).write_text("#!/bin/sh\necho its last line\nkill -SEGV $$\n")
     with pytest.raises(RunError, match=r"no outcome.json.*ended by SIGSEGV.*its last line"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
-def test_memory_that_is_full_is_said_and_little_memory_is_not_used(
+def test_a_guest_without_enough_memory_is_refused(
     monkeypatch: pytest.MonkeyPatch, some_guest: Path, tmp_path: Path
 ) -> None:
     usage = type(shutil.disk_usage(tmp_path))
@@ -237,7 +239,7 @@ def test_guests_are_listed_and_removed(some_guest: Path) -> None:
     assert guests.installed() == []
 
 
-def test_a_machine_without_a_compiler_is_told_the_packages(
+def test_a_missing_compiler_is_reported_with_the_packages_to_install(
     monkeypatch: pytest.MonkeyPatch, some_guest: Path
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -245,10 +247,10 @@ def test_a_machine_without_a_compiler_is_told_the_packages(
         guests.setup(guests.KernelSource())
 
 
-def test_a_folder_that_is_no_kernel_is_told(tmp_path: Path, some_guest: Path) -> None:
+def test_a_folder_without_a_kernel_tree_is_refused(tmp_path: Path, some_guest: Path) -> None:
     if any(shutil.which(program) is None for program in guests.PROGRAMS):
         pytest.skip("programs of a build are not here: flex, bison, bc")
-    with pytest.raises(ScenarioError, match="which has no Makefile, allowed: a tree of Linux"):
+    with pytest.raises(ScenarioError, match="it has no Makefile; expected a source tree of Linux"):
         guests.setup(guests.KernelSource(tree=tmp_path))
 
 
@@ -286,7 +288,7 @@ def test_a_guest_is_known_by_all_that_it_is_built_from() -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
-def test_a_guest_stays_on_a_processor_that_nobody_else_wants() -> None:
+def test_a_guest_stays_on_an_idle_processor() -> None:
     sleep, spin = ["sleep", "30"], [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(words) for words in (sleep, spin, spin)]
     idle, busy, other = (process.pid for process in processes)
@@ -618,7 +620,7 @@ def test_settings_of_the_hosts_are_followed() -> None:
 
 
 @needs_guest
-def test_what_programs_say_and_packets_are_in_the_result(tmp_path: Path) -> None:
+def test_output_of_programs_and_captures_are_in_the_result(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("of a file\n")
     (tmp_path / "hidden").write_text("")
     client = "cat words; ls; echo bad >&2; exit 7"
@@ -707,7 +709,7 @@ def test_a_program_that_is_not_there_is_a_line(tmp_path: Path) -> None:
 
 @needs_guest
 @pytest.mark.parametrize("looks", ["time.time() < 9e9", "True"])
-def test_a_program_that_never_sleeps_is_said(
+def test_a_program_that_never_sleeps_fails_the_run(
     looks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_engine, "STILL_S", 3.0)

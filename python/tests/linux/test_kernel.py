@@ -90,7 +90,7 @@ class Path3:
         return found
 
     def stats(self) -> dict[str, Any]:
-        found: list[dict[str, Any]] = json.loads(self.did("stats", "eth0", "--json"))
+        found: list[dict[str, Any]] = json.loads(self.did("kernel", "show", "eth0", "--json"))
         return found[0]
 
     def traffic(self, flows: int = 10, tcp: str = "reno", seconds: float = TRAFFIC_S) -> float:
@@ -156,7 +156,7 @@ def test_a_law_holds_its_queue_and_goes_without_a_trace(router: Path3, ecn: bool
         *("attach", "eth0", "pi", "--rate", "15Mbit/s", "--set", "target=50p"),
         *("--design", "flows=10,rtt=20ms", *(["--ecn"] if ecn else [])),
     )
-    assert "pi as a classifier" in said
+    assert "pi installed as a classifier" in said
     goodput_bps = router.traffic()
     seen = router.stats()
     assert goodput_bps > 0.95 * 15e6 * 1448 / 1514
@@ -175,7 +175,7 @@ def test_every_law_is_accepted_and_sends(router: Path3, law: str) -> None:
     assert router.run("ping", "-c", "3", "-i", "0.05", RECEIVER, name="s").returncode == 0
     seen = router.stats()
     assert seen["law"] == law and seen["packets"] >= 3 and seen["ticks"] > 0
-    listed = json.loads(router.did("list", "--json"))
+    listed = json.loads(router.did("kernel", "list", "--json"))
     assert law in [one["law"] for one in listed]
 
 
@@ -188,14 +188,14 @@ def test_it_changes_while_traffic_runs(router: Path3) -> None:
         running = pool.submit(router.traffic, 10, "reno", 16)
         time.sleep(8)
         before = router.stats()
-        router.did("set", "eth0", "target=20ms")
+        router.did("kernel", "change", "eth0", "target=20ms")
         time.sleep(6)
         now = [router.stats()["queue_pkts"] for _ in range(20)]
         running.result()
     assert before["queue_mean_pkts"] > 50
     # 20 ms at 15 Mbit/s are 25 packets, and one is being sent.
     assert 10 < sum(now) / len(now) < 45, now
-    refused = router.forebay("set", "eth0", "target=1000p")
+    refused = router.forebay("kernel", "change", "eth0", "target=1000p")
     assert refused.returncode == 2 and "at most the buffer" in refused.stderr
 
 
@@ -205,7 +205,7 @@ def test_a_failure_leaves_the_device_as_it_was(router: Path3) -> None:
         (["nodev", "pi", "--rate", "15Mbit/s"], 2, 'DEV: found "nodev"'),
         (["eth0", "pie2", "--rate", "15Mbit/s"], 2, "law"),
         (["eth0", "rem", "--rate", "15Mbit/s"], 2, "LAW: found"),
-        (["eth0", "pi"], 2, "--rate: found none"),
+        (["eth0", "pi"], 2, "--rate is missing"),
         (["eth0", "pi", "--rate", "15Mbit/s", "--set", "target=900p"], 2, "at most the buffer"),
         (["eth0", "pi", "--rate", "1kbit/s"], 2, "in fixed point"),
     ]:
@@ -233,7 +233,7 @@ def test_two_attaches_do_not_fight(router: Path3) -> None:
     assert again.returncode == 2 and "forebay detach eth0" in again.stderr
 
 
-def test_what_was_there_comes_back(router: Path3) -> None:
+def test_detach_restores_the_previous_qdiscs(router: Path3) -> None:
     words = "root handle 5: tbf rate 30mbit burst 5000 latency 40ms"
     router.run("tc", "qdisc", "add", "dev", "eth0", *words.split())
     router.run("tc", "qdisc", "add", "dev", "eth0", "clsact")
@@ -254,7 +254,7 @@ def test_what_was_there_comes_back(router: Path3) -> None:
     router.run("tc", "qdisc", "del", "dev", "eth0", "clsact")
 
 
-def test_a_dry_run_is_what_is_done(router: Path3) -> None:
+def test_a_dry_run_prints_the_commands_that_are_executed(router: Path3) -> None:
     wanted = ["attach", "eth0", "pi", "--rate", "15Mbit/s"]
     note, *lines = router.did(*wanted, "--dry-run").splitlines()
     assert note.startswith("tbf rate 15140000bit carries 15Mbit/s of IP packets")
@@ -268,8 +268,8 @@ def test_a_dry_run_is_what_is_done(router: Path3) -> None:
 def test_a_device_that_goes_leaves_a_record_to_remove(router: Path3) -> None:
     router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
     sh(f"ip -n r{router.tag} link del eth0")
-    assert "(gone)" in router.did("list")
-    assert "(gone)" in router.did("stats", "eth0")
+    assert "(gone)" in router.did("kernel", "list")
+    assert "(gone)" in router.did("kernel", "show", "eth0")
     sh(f"""
         ip link add eth0 netns r{router.tag} type veth peer name eth0 netns d{router.tag}
         ip -n r{router.tag} link set eth0 up
@@ -299,12 +299,12 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
         seen = router.stats()
         assert seen["packets"] > 0 and seen["queue_mean_pkts"] > 1, seen
         sh(f"ip -n r{router.tag} link del eth0")
-        assert "(gone)" in router.did("list")
+        assert "(gone)" in router.did("kernel", "list")
         assert router.stats()["present"] is False
         # The kernel frees the law with its device.
         assert router.stats()["ticks"] is None
-        refused = router.forebay("set", "eth0", "target=30p")
-        assert refused.returncode == 2 and "which is gone" in refused.stderr
+        refused = router.forebay("kernel", "change", "eth0", "target=30p")
+        assert refused.returncode == 2 and "its law is gone" in refused.stderr
     finally:
         for process in (client, server):
             process.kill()
@@ -367,7 +367,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         assert seen["packets"] >= 20 and seen["packets"] == seen["sent_packets"], seen
         router.did("detach", "eth0")
         assert router.programs() == others
-        # Put before the law later, it hides packets, and `stats` says so.
+        # Put before the law later, it hides packets, and `show` says so.
         router.run(
             sys.executable,
             "-c",
@@ -376,7 +376,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
         assert router.run(sys.executable, "-c", words).returncode == 0
         router.run("ping", "-c", "20", "-i", "0.01", "10.9.2.2", name="s")
-        done = router.forebay("stats", "eth0")
+        done = router.forebay("kernel", "show", "eth0")
         assert "1 other program at egress before the law may let packets pass" in done.stderr
         # One that came between the two commands, at most.
         assert re.search(r"sent 2\d packets, and the law has seen \d;", done.stderr), done.stderr
@@ -389,7 +389,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         sh(f"umount {tmp_path}")
 
 
-def test_what_was_killed_on_its_way_is_removed(router: Path3) -> None:
+def test_detach_removes_a_partly_attached_law(router: Path3) -> None:
     """At any moment of attaching: `detach` gives everything back, or nothing was done."""
     before = router.run("tc", "qdisc", "show", "dev", "eth0").stdout
     statuses = set()
@@ -415,7 +415,7 @@ def test_what_was_killed_on_its_way_is_removed(router: Path3) -> None:
     assert 0 in statuses
 
 
-def test_a_kernel_without_types_is_told() -> None:
+def test_a_kernel_without_btf_is_refused() -> None:
     """As User-mode Linux is, and any without BTF."""
     done = subprocess.run(
         [
@@ -429,11 +429,11 @@ def test_a_kernel_without_types_is_told() -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "without its types (/sys/kernel/btf/vmlinux), allowed: 6.4" in done.stderr
+    assert "/sys/kernel/btf/vmlinux" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_who_may_not_is_told_what_is_missing() -> None:
+def test_a_user_without_permission_gets_the_missing_capability() -> None:
     done = subprocess.run(
         [
             *("setpriv", "--bounding-set=-net_admin", sys.executable, "-m", "forebay.cli"),
@@ -444,7 +444,7 @@ def test_who_may_not_is_told_what_is_missing() -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("attach: found a process without CAP_NET_ADMIN")
+    assert done.stderr.startswith("error: attach requires CAP_NET_ADMIN")
 
 
 def test_the_page_runs(router: Path3) -> None:

@@ -82,7 +82,7 @@ class Host:
     def packets(self) -> int:
         """Send ten packets, and return how many the law has seen."""
         self.run("ping", "-c", "10", "-i", "0.01", "10.9.3.2")
-        counts = json.loads(self.did("stats", "eth0", "--json"))
+        counts = json.loads(self.did("kernel", "show", "eth0", "--json"))
         return int(counts[0]["packets"])
 
 
@@ -174,12 +174,12 @@ def test_a_law_outlives_the_mounts_of_its_command(
     if inside in (inside_container, inside_chroot):
         # Its record went with its /run.
         assert "without a record" in host.forebay("attach", "eth0", *LAW).stderr
-        assert "`forebay detach eth0` removes it" in host.forebay("list").stderr
+        assert "`forebay detach eth0` removes it" in host.forebay("kernel", "list").stderr
     else:
         assert host.packets() >= 10
-        assert "pi" in host.did("list")
+        assert "pi" in host.did("kernel", "list")
     said = host.did("detach", "eth0")
-    assert "is gone" in said
+    assert "removed" in said
     assert "f0ba" not in host.tc("qdisc show dev eth0") and not host.programs()
 
 
@@ -193,16 +193,16 @@ def test_a_renamed_device_gives_its_law_back(host: Host) -> None:
         ip -n {host.name} link set eth0 name wan0
         ip -n {host.name} link set wan0 up
     """)
-    assert "wan0" in host.did("list") and "(gone)" not in host.did("list")
-    host.did("set", "wan0", "target=30p")
-    assert json.loads(host.did("stats", "wan0", "--json"))[0]["device"] == "wan0"
+    assert "wan0" in host.did("kernel", "list") and "(gone)" not in host.did("kernel", "list")
+    host.did("kernel", "change", "wan0", "target=30p")
+    assert json.loads(host.did("kernel", "show", "wan0", "--json"))[0]["device"] == "wan0"
     said = host.did("detach", "eth0")
     assert "eth0 is called wan0 now" in said
     assert not host.programs("wan0") and "f0ba" not in host.tc("qdisc show dev wan0")
     assert not records.RUN.exists()
 
 
-def test_another_device_under_the_old_name_keeps_what_it_has(host: Host) -> None:
+def test_another_device_with_the_old_name_is_left_alone(host: Host) -> None:
     host.did("attach", "eth0", *LAW)
     sh(f"""
         ip -n {host.name} link set eth0 down
@@ -227,13 +227,13 @@ def test_a_moved_device_gives_its_law_back(host: Host, there: bool) -> None:
         sh(f"ip -n {host.name} link set eth0 netns {other}")
         # The kernel ends the shaper, and lets the law go with the device.
         assert len(host.programs(name=other)) == 1
-        assert "moved to another namespace" in host.did("list")
+        assert "moved to another namespace" in host.did("kernel", "list")
         assert "no stale record" in host.did("detach", "--stale")
         if there:
-            assert "(" not in host.did("list", name=other)
-            host.did("set", "eth0", "target=30p", name=other)
+            assert "(" not in host.did("kernel", "list", name=other)
+            host.did("kernel", "change", "eth0", "target=30p", name=other)
         said = host.did("detach", "eth0", name=other if there else "")
-        assert "pi is gone" in said
+        assert "pi removed" in said
         assert not host.programs(name=other)
         assert not records.RUN.exists()
     finally:
@@ -259,10 +259,10 @@ def test_a_namespace_that_is_deleted_leaves_a_stale_record_alone(host: Host) -> 
                     netns {again}{number}
                 ip -n {again}{number} link set eth0 up
             """)
-            stats = host.forebay("stats", "eth0", name=f"{again}{number}")
+            stats = host.forebay("kernel", "show", "eth0", name=f"{again}{number}")
             assert stats.returncode == 2, stats.stdout
             assert host.forebay("detach", "eth0", name=f"{again}{number}").returncode == 2
-        assert "(gone)" in host.did("list")
+        assert "(gone)" in host.did("kernel", "list")
         assert "eth0: pi was gone" in host.did("detach", "--stale")
         assert not records.RUN.exists()
     finally:
@@ -328,7 +328,9 @@ def test_every_option_of_a_qdisc_comes_back(host: Host, lines: list[str]) -> Non
     ],
     ids=["stab", "classes", "filters"],
 )  # fmt: skip
-def test_what_cannot_come_back_is_refused_before(host: Host, lines: list[str], what: str) -> None:
+def test_a_qdisc_that_cannot_be_restored_is_refused_before_any_change(
+    host: Host, lines: list[str], what: str
+) -> None:
     for line in lines:
         host.tc(line)
 
@@ -396,7 +398,7 @@ def test_a_filter_before_which_no_law_can_stand_is_refused(host: Host) -> None:
 
 @pytest.mark.parametrize("with_tcx", [True, False], ids=["tcx", "clsact"])
 @pytest.mark.parametrize("step", range(8))
-def test_a_kill_before_any_step_leaves_what_detach_removes(
+def test_detach_cleans_up_after_a_kill_before_any_step(
     host: Host, step: int, with_tcx: bool
 ) -> None:
     """Killed before each command that the kernel is given, and once after all of them."""
@@ -459,7 +461,7 @@ sys.stdin.read()
     try:
         assert user.stdout.readline() == "held\n"
         begun_s = time.monotonic()
-        host.did("set", "eth0", "target=30p")
+        host.did("kernel", "change", "eth0", "target=30p")
         said = host.forebay("detach", "eth0")
         assert said.returncode == 0 and "waiting" not in said.stderr
         assert time.monotonic() - begun_s < 30
@@ -468,7 +470,7 @@ sys.stdin.read()
         user.wait()
 
 
-def test_who_waits_says_for_whom(host: Host) -> None:
+def test_a_waiting_command_names_the_process_that_holds_the_lock(host: Host) -> None:
     records.RUN.mkdir(mode=0o700)
     lock = os.open(records.RUN / records.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -491,7 +493,7 @@ def test_who_waits_says_for_whom(host: Host) -> None:
 # --- records ------------------------------------------------------------------------------------
 
 
-def test_records_are_roots_alone_whatever_the_umask(host: Host) -> None:
+def test_only_root_can_write_records_under_any_umask(host: Host) -> None:
     umask = os.umask(0)
     try:
         host.did("attach", "eth0", *LAW)
@@ -527,12 +529,12 @@ def test_a_bad_record_concerns_no_other_device(host: Host) -> None:
         assert problems[0].later == ("99" in content)
         if not problems[0].later:
             assert problems[0].remove()
-    done = host.forebay("list")
+    done = host.forebay("kernel", "list")
     assert done.returncode == 0 and "pi" in done.stdout
     assert "77@88.json" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     bad.write_text("{")
-    host.did("set", "eth0", "target=30p")
-    assert "pi" in host.did("stats", "eth0")
+    host.did("kernel", "change", "eth0", "target=30p")
+    assert "pi" in host.did("kernel", "show", "eth0")
     host.did("detach", "eth0")
     host.did("attach", "eth0", *LAW)
     host.did("detach", "eth0")
@@ -570,7 +572,7 @@ def test_a_record_is_validated(host: Host) -> None:
         file.write_text(json.dumps({**whole, name: value}))
         attached, problems = records.read()
         assert not attached and len(problems) == 1, (name, value)
-    assert "damaged" in host.forebay("list").stderr
+    assert "damaged" in host.forebay("kernel", "list").stderr
     # What is in the kernel goes all the same.
     host.did("detach", "eth0")
     assert not host.programs() and "f0ba" not in host.tc("qdisc show dev eth0")
@@ -591,7 +593,7 @@ def test_a_folder_that_others_can_write_to_is_not_believed(host: Host, tmp_path:
         for words in (
             ["attach", "eth0", *LAW],
             ["detach", "eth0"],
-            ["list"],
+            ["kernel", "list"],
             ["detach", "--stale"],
         ):
             done = host.forebay(*words)
@@ -648,7 +650,7 @@ def test_any_name_of_a_device_can_be_printed_and_pasted(host: Host, name: str) -
     subprocess.run(["ip", "-n", host.name, "link", "set", "dev", name, "up"], check=True)
     words = ["attach", *LAW[1:], "--", name, LAW[0]]
     said = host.did(*words)
-    everything = said + host.did("list") + host.did("stats")
+    everything = said + host.did("kernel", "list") + host.did("kernel", "show")
     assert "\x1b" not in everything and "\udcff" not in everything
     # What is printed to be pasted is the device's.
     command = said.split("`")[3]
@@ -659,14 +661,14 @@ def test_any_name_of_a_device_can_be_printed_and_pasted(host: Host, name: str) -
     ).stdout
     assert os.fsdecode(pasted) == name
     if '"' in name:
-        assert 'device="a\\"b"' in host.did("stats", "--prometheus")
+        assert 'device="a\\"b"' in host.did("kernel", "show", "--prometheus")
     host.did("detach", "--", name)
 
 
 def test_stats_go_on_below_one_heading(host: Host) -> None:
     host.did("attach", "eth0", *LAW)
     watched = subprocess.Popen(
-        ["nsenter", f"--net={host.path}", *FOREBAY, "stats", "eth0", "--watch"],
+        ["nsenter", f"--net={host.path}", *FOREBAY, "kernel", "show", "eth0", "--watch"],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -66,8 +66,8 @@ def test_a_law_in_a_qdisc_holds_its_queue_and_goes_without_a_trace() -> None:
         sleep 1
         nsenter --net=/run/netns/s iperf3 -c 10.9.2.2 -P 10 -C reno -t 60 -J > /tmp/said &
         sleep 8
-        echo @stats; forebay stats eth0 --json; sleep 15; forebay stats eth0 --json
-        forebay set eth0 rate=10Mbit/s && echo @set
+        echo @stats; forebay kernel show eth0 --json; sleep 15; forebay kernel show eth0 --json
+        forebay kernel change eth0 rate=10Mbit/s && echo @set
         wait
         echo @end; cat /tmp/said; echo @detach
         forebay detach eth0
@@ -75,10 +75,10 @@ def test_a_law_in_a_qdisc_holds_its_queue_and_goes_without_a_trace() -> None:
         ls /run/forebay; bpftool -j struct_ops list; sleep 1; bpftool prog show
         """,
     )
-    assert "eth0: pi as a qdisc" in done.said, done.said
-    assert "@status 2" in done.said
-    shown, _ = json.JSONDecoder().raw_decode(done.said.split("@stats")[1].lstrip())
-    rest = done.said.split("@stats")[1].lstrip()
+    assert "eth0: pi as a qdisc" in done.output, done.output
+    assert "@status 2" in done.output
+    shown, _ = json.JSONDecoder().raw_decode(done.output.split("@stats")[1].lstrip())
+    rest = done.output.split("@stats")[1].lstrip()
     _, at = json.JSONDecoder().raw_decode(rest)
     later, _ = json.JSONDecoder().raw_decode(rest[at:].lstrip())
     (first,), (last,) = shown, later
@@ -88,8 +88,8 @@ def test_a_law_in_a_qdisc_holds_its_queue_and_goes_without_a_trace() -> None:
     ) / ticks
     assert 35 < mean < 65, mean
     assert last["drops"] > first["drops"] and last["overflows"] == 0
-    assert "@set" in done.said
-    after = done.said.split("@detach")[1]
+    assert "@set" in done.output
+    after = done.output.split("@detach")[1]
     assert '"kind":"noqueue"' in after, after
     assert "No such file or directory" in after
     assert "struct_ops" not in after.replace("bpftool", ""), after
@@ -118,15 +118,15 @@ def test_the_verifier_takes_every_law(tmp_path: Path) -> None:
         """,
         out=folder,
     )
-    failed = [laws[int(number)] for number in re.findall(r"@failed (\d+)", done.said)]
-    assert not failed, done.said[-3000:]
-    assert done.said.count("Unregistered Qdisc_ops fb_") == len(laws)
-    assert re.findall(r"@loaded (\S+)", done.said) == laws
+    failed = [laws[int(number)] for number in re.findall(r"@failed (\d+)", done.output)]
+    assert not failed, done.output[-3000:]
+    assert done.output.count("Unregistered Qdisc_ops fb_") == len(laws)
+    assert re.findall(r"@loaded (\S+)", done.output) == laws
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.skipif(not programs.find("tc"), reason="needs iproute2")
-def test_a_kernel_without_qdiscs_of_bpf_is_told() -> None:
+def test_a_kernel_without_bpf_qdiscs_is_refused() -> None:
     """Without a change to this machine: it is refused, or not wanted."""
     words = [sys.executable, "-m", "forebay.cli", "attach", "lo", "pi", "--rate", "15Mbit/s"]
 
@@ -136,13 +136,16 @@ def test_a_kernel_without_qdiscs_of_bpf_is_told() -> None:
         )
         return done.returncode, done.stdout + done.stderr
 
-    assert said("--front", "tap") == (2, '--front: found "tap", allowed: classifier, qdisc\n')
+    assert said("--front", "tap") == (
+        2,
+        'error: --front: "tap" is not valid; expected classifier, qdisc\n',
+    )
     status, text = said("--front", "qdisc")
     if programs.offers("bpf_qdisc_init_prologue", "bpf_qdisc"):
         assert status == 0 and "f0ba: fb" in text
         status, text = said("--front", "qdisc", "--ecn")
-        assert status == 2 and text.startswith("--ecn: found with a qdisc, allowed:")
+        assert status == 2 and "--ecn" in text
     else:
-        assert status == 2 and "allowed: 6.16 and later" in text and text.count("\n") == 1
+        assert status == 2 and "6.16" in text and text.count("\n") == 1
     status, text = said("--front", "classifier")
     assert status == 0 and ("net attach tcx_egress" in text or "filter add" in text)

@@ -72,11 +72,11 @@ def test_programs_are_planned_as_the_scenario_has_them(tmp_path: Path) -> None:
     [
         (
             TOP + PROGRAM.replace("flows = 1", "flows = 251") + 'client = "true"\n',
-            "traffic.flows: found 251 programs, allowed for real flows: at most 250 in all",
+            "traffic.flows: 251 programs is not possible with real flows",
         ),
         (
             TOP + FTP + PROGRAM.replace("20ms", "40ms") + 'client = "true"\n',
-            "rtt: found 20ms, 40ms, allowed for real flows: the same for all",
+            "rtt: 20ms, 40ms is not possible with real flows",
         ),
         (
             TOP + PROGRAM + 'client = "true"\nfiles = "not here"\n',

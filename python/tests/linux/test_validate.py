@@ -1,5 +1,7 @@
-"""One scenario simulated and with real flows. How close they are is docs/evidence/reality.md's to say:
-nothing here asserts it of a machine that may be busy."""
+"""`forebay validate`: one scenario simulated and with real flows.
+
+No test asserts how close the two are, because the machine may be busy; docs/evidence/reality.md does.
+"""
 
 from __future__ import annotations
 
@@ -251,11 +253,11 @@ def test_a_server_that_is_not_there_is_a_failure_in_a_line() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('"30ms"', '["30ms", "60ms"]', "rtt: found 30ms, 60ms"),
-        ('"ftp"', '"pages"', "traffic.0.kind: found pages"),
-        ('tcp    = "sack"', 'access = "20Mbit/s"', "traffic.0.access: found 20Mbit/s"),
-        ('tcp    = "sack"', 'stop = "3s"', "traffic.0.stop: found 3s"),
-        ('"1500B"', '"500B"', "packet: found 500B"),
+        ('"30ms"', '["30ms", "60ms"]', "rtt: 30ms, 60ms"),
+        ('"ftp"', '"pages"', "traffic.0.kind: pages"),
+        ('tcp    = "sack"', 'access = "20Mbit/s"', "traffic.0.access: 20Mbit/s"),
+        ('tcp    = "sack"', 'stop = "3s"', "traffic.0.stop: 3s"),
+        ('"1500B"', '"500B"', "packet: 500B"),
     ],
 )
 def test_what_real_flows_cannot_do_is_refused_in_a_line(
@@ -265,7 +267,7 @@ def test_what_real_flows_cannot_do_is_refused_in_a_line(
         link_plans(read(tmp_path, SCENARIO.replace(old, new)))
     message = str(caught.value)
     assert "flows.toml: " + says in message
-    assert "allowed for real flows: " in message
+    assert "is not possible with real flows" in message
     assert "\n" not in message
 
 
@@ -373,8 +375,8 @@ def test_void_runs_that_are_made_again_are_told_of(
     assert runs.progress() == 1
     assert [each.metrics[link_engine.MADE_AGAIN] for each in done] == [1, 1]
     assert runs.remarks == {}
-    assert ", 1 made again; the last: mine, seed 1, 1.2 ms late" in told
-    assert told[-1] == ", 2 made again; the last: mine, seed 2, 1.2 ms late"
+    assert "; 1 attempt void and repeated, last: mine, seed 1, 1.2 ms late" in told
+    assert told[-1] == "; 2 attempts void and repeated, last: mine, seed 2, 1.2 ms late"
 
 
 def test_a_fault_loses_no_scenario_that_was_done(
@@ -585,12 +587,12 @@ def test_a_page_that_cannot_be_written_is_refused_first(tmp_path: Path, cli: Cli
     for wrong in ("nowhere/reality.md", "folder", "/proc/reality.md", "/proc/version"):
         done = cli("validate", "flows.toml", "--page", wrong)
         assert done.returncode == 2
-        assert done.stderr.startswith(f'--page: found "{wrong}", ')
+        assert done.stderr.startswith(f'error: --page: "{wrong}"')
         assert done.stderr.count("\n") == 1
     # One that can be is left as it was until there is something to write.
     (tmp_path / "old.md").write_text("old")
     for right in ("new.md", "old.md"):
         done = cli("validate", "flows.toml", "--page", right, "--out", "flows.toml")
-        assert done.stderr.startswith("--out: found")
+        assert done.stderr.startswith("error: --out: ")
     assert not (tmp_path / "new.md").exists()
     assert (tmp_path / "old.md").read_text() == "old"

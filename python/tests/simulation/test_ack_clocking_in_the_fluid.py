@@ -15,6 +15,7 @@ from forebay import fluid
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 from forebay.control.design import design
 from forebay.control.designed_law import Design
+from forebay.control.link import Link
 from forebay.control.loop import Loop
 
 Floats = NDArray[np.float64]
@@ -28,7 +29,7 @@ KNOBS = {"pi": ("a", "b"), "pi-pd": ("alpha",), "rem": ("gamma",)}
 
 
 def made(law: str, flows: float, rate: str, rtt: str, target: str) -> Design:
-    return design(law, rate, flows, rtt, target=target, buffer="4000p")
+    return design(law, Link(rate, rtt, flows=flows, buffer="4000p"), target=target)
 
 
 def scaled(one: Design, factor: float) -> Params:

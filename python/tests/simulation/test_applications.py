@@ -18,7 +18,7 @@ SCENARIO = (
 )
 
 
-def test_metrics_tell_what_calls_and_viewers_get(tmp_path: Path) -> None:
+def test_metrics_show_the_quality_of_calls_and_video(tmp_path: Path) -> None:
     path = tmp_path / "home.toml"
     path.write_text(SCENARIO)
     result = forebay.run(path)

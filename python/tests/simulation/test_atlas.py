@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from forebay import _native
-from forebay.campaign import making
-from forebay.campaign.making import Threads
+from forebay.campaign import runner
+from forebay.campaign.runner import Threads
 from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
 from forebay.experiment import experiment
@@ -42,8 +42,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Points, Store]:
         text = text.replace(old, new)
     points = Points(text, laws=LAWS)
     store = choice.at(tmp_path_factory.mktemp("atlas") / "store")
-    done = making.make(points, store, Threads(2), seeds=1)
-    assert done.made == 4 * 2 * len(LAWS)
+    done = runner.make(points, store, Threads(2), seeds=1)
+    assert done.finished == 4 * 2 * len(LAWS)
     return points, store
 
 
@@ -138,7 +138,7 @@ def test_cells_are_even_and_hold_the_ends() -> None:
     assert axis.part(0) == "1 to 3.2"
 
 
-def test_the_page_says_what_the_runs_say(small: tuple[Points, Store], tmp_path: Path) -> None:
+def test_the_page_agrees_with_the_runs(small: tuple[Points, Store], tmp_path: Path) -> None:
     written = page.write(*small, tmp_path, "make atlas")
     text = (tmp_path / "atlas.md").read_text()
     assert written[0].name == "atlas.md"

@@ -32,7 +32,7 @@ def test_without_netem_the_simulator_has_the_namespaces_rtt() -> None:
     assert runs("100us") != runs("1ms")
 
 
-def test_settles_where_the_means_of_a_second_stay_near_their_rest() -> None:
+def test_the_settling_time_is_that_of_means_over_a_second() -> None:
     still = attach.Measured("pi", 0.0, 0.0, 0.0, 0.0, 1.0)
     looks = [50.0, 100.0, 90.0, *[60.0] * 5, *[50.0] * 12]
     # The second from 1 s on has 75 packets; that from 1.5 s on 60, which is near 50.

@@ -50,7 +50,7 @@ def test_a_map_simulates_as_long_as_its_cells_need(cli: Cli) -> None:
     seconds = float(line.split()[1])
     # An average of w_q = 1e-5 at 1250 packets/s takes 80 s, and the loop twice that to settle.
     assert seconds == 300
-    assert "this is its start" in " ".join(done.stdout.split())
+    assert "the simulation shows the start" in " ".join(done.stdout.split())
 
 
 def test_a_fluid_without_intensity_signals_no_packet_twice() -> None:
@@ -125,4 +125,4 @@ def test_the_two_ways_to_a_set_point_are_one(law: str) -> None:
         of(f"{law} {link}", target="60p", **given),
     )
     assert by_option.toml() == by_set.toml()
-    assert by_option.as_json() == by_set.as_json()
+    assert by_option.to_dict() == by_set.to_dict()

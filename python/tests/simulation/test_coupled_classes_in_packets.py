@@ -20,9 +20,12 @@ from forebay.experiment.result import run
 @pytest.mark.parametrize("tcp", ["prague", "dctcp"])
 @pytest.mark.parametrize("l4s_flows", [5, 10])
 def test_packets_rest_where_the_model_does(tcp: str, l4s_flows: float, tmp_path: Path) -> None:
-    """Classic flows with ECN, as the model has no losses. Reno's sawteeth need up to a fifth less
-    signal than p·W² = 2 (docs/explanation/fluid.md), and Prague does not grow for a marked packet, so p' is
-    less."""
+    """Packets and the model agree on the equilibrium, within what the model leaves out.
+
+    Classic flows have ECN, because the model has no losses. Reno's sawteeth need up to a fifth less
+    signal than p·W² = 2 (docs/explanation/fluid.md), and Prague does not grow for a marked packet,
+    so that p' is less.
+    """
     one = made(l4s_flows=l4s_flows)
     path = tmp_path / "made.toml"
     path.write_text(one.toml())

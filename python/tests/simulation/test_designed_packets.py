@@ -14,7 +14,7 @@ from forebay._base import registries
 from forebay.control.design import design
 from forebay.control.design_rule import design_once
 from forebay.control.designed_law import Design
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.report import designs
 
 RULES = [name for name, law in registries.laws().items() if law["has_rule"] and law["modelled"]]
@@ -29,7 +29,9 @@ def drawn(rng: np.random.Generator, most_flows: float = 100) -> tuple[str, int, 
 def checked(law: str, link: tuple[str, int, str], **asked: Any) -> Design | None:
     """The design, with all its roots to the left; None where it is refused in a line."""
     try:
-        made = design(law, *link, packet="1500B", **asked)
+        rate, flows, rtt = link
+        target = asked.pop("target", None)
+        made = design(law, Link(rate, rtt, flows=flows, packet="1500B", **asked), target=target)
     except ScenarioError as error:
         assert "\n" not in str(error)
         return None
@@ -52,17 +54,14 @@ def test_with_flows_of_l4s() -> None:
         made = checked(law, link, l4s_flows=l4s_flows, target=f"{target_ms:.4g}ms")
         if made is not None and made.unstable_goal is not None:
             asked_for_less += 1
-            before = LoadedLink.from_texts(
-                link[0], "1500B", link[1], link[2], f"{target_ms:.4g}ms", None, l4s_flows
-            )
-            assert not design_once(law, before, {}).stable
+            assert not design_once(law, made.link, made.target_pkts, {}).stable
     assert asked_for_less >= 3
 
 
 @pytest.mark.parametrize("tcp", ["reno", "cubic", "dctcp", "prague"])
 def test_with_any_sender(tcp: str) -> None:
     rng = np.random.default_rng(9)
-    made = [checked(str(rng.choice(RULES)), drawn(rng), tcp=tcp) for _ in range(20)]
+    made = [checked(str(rng.choice(RULES)), drawn(rng), senders=tcp) for _ in range(20)]
     assert sum(one is not None for one in made) > 8
 
 
@@ -80,7 +79,9 @@ def in_packets(made: Design, duration_s: float = 60) -> dict[str, float]:
 )
 def test_a_calm_gain_leaves_the_probability_room(law: str, link: tuple[str, int, str]) -> None:
     """A packet of queue moved p by more than all of it: these held 58 and 65 % of their target."""
-    made = design(law, *link, packet="500B", tcp="prague", target="8.4ms")
+    rate, flows, rtt = link
+    path = Link(rate, rtt, flows=flows, packet="500B", senders="prague")
+    made = design(law, path, target="8.4ms")
     found = made.headroom
     assert found is not None and found.headroom_pkts > 2
     assert in_packets(made)["queue_mean_pkts"] == pytest.approx(made.queue_pkts, rel=0.1)
@@ -89,21 +90,25 @@ def test_a_calm_gain_leaves_the_probability_room(law: str, link: tuple[str, int,
 def test_pie_marks_whom_marks_steer() -> None:
     """Above a probability of 0.1 it drops what it could mark: 61 ± 17 packets for 58, and 6 %
     lost."""
-    made = design("pie", "188Mbit/s", 68, "39.3ms", packet="4000B", tcp="dctcp")
+    made = design("pie", Link("188Mbit/s", "39.3ms", flows=68, packet="4000B", senders="dctcp"))
     assert made.point.probability > 0.4
     assert dict(made.params)["mark_up_to"] == "1"
     assert made.gain_params == ("alpha", "beta")
     got = in_packets(made, 40)
     assert got["queue_mean_pkts"] == pytest.approx(made.queue_pkts, rel=0.03)
     assert got["queue_std_pkts"] < 0.15 * made.queue_pkts
-    asked = design("pie", "188Mbit/s", 68, "39.3ms", tcp="dctcp", overrides={"mark_up_to": "0.2"})
+    asked = design(
+        "pie",
+        Link("188Mbit/s", "39.3ms", flows=68, senders="dctcp"),
+        overrides={"mark_up_to": "0.2"},
+    )
     assert dict(asked.params)["mark_up_to"] == "0.2" and asked.gains
-    assert "mark_up_to" not in dict(design("pie", "188Mbit/s", 68, "39.3ms").params)
+    assert "mark_up_to" not in dict(design("pie", Link("188Mbit/s", "39.3ms", flows=68)).params)
 
 
 def test_sawteeth_of_cubic_are_warned_of_as_those_of_reno() -> None:
-    made = design("rem", "4.17Mbit/s", 2, "133ms", packet="500B", tcp="cubic")
+    made = design("rem", Link("4.17Mbit/s", "133ms", flows=2, packet="500B", senders="cubic"))
     assert "it will settle below the set-point" in designs.paragraph(made)
     assert in_packets(made, 200)["queue_mean_pkts"] < 0.6 * made.queue_pkts
-    many = design("pi", "188Mbit/s", 68, "39.3ms", packet="4000B", tcp="cubic")
+    many = design("pi", Link("188Mbit/s", "39.3ms", flows=68, packet="4000B", senders="cubic"))
     assert "it will settle below the set-point" not in designs.paragraph(many)

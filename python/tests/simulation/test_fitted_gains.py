@@ -64,7 +64,7 @@ def test_every_law_fits_every_link(law: str) -> None:
         assert calm or "above 2" in found.line
         # A law that holds a queue holds one that leaves room.
         if found.design.loop.model["integrates"]:
-            assert found.design.link.target_pkts <= MOST_OF_BUFFER * room + 1
+            assert found.design.target_pkts <= MOST_OF_BUFFER * room + 1
             operated = model.operate((found.flows or (1.0,))[0], rtt_s)
             assert operated is not None
         if law == "pi":
@@ -394,7 +394,7 @@ def test_a_law_designed_beside_short_flows_holds_its_set_point(tmp_path: Path) -
     file.write_text(mixed(MICE))
     result = forebay.run(file, seeds=2)
     (law,) = result.plan.designed
-    assert "5 flows and 20 short ones at a time: target=75p" in law.line
+    assert "5 flows and 20 short flows at a time: target=75p" in law.line
     for run in result.runs:
         assert run.metrics["queue_mean_pkts"] == pytest.approx(75, rel=0.15)
 
@@ -412,7 +412,7 @@ def test_windows_beside_what_does_not_listen_are_those_of_the_design() -> None:
     assert point.window_pkts == pytest.approx(window_pkts, rel=0.02)
     assert point.tcp_pole == pytest.approx(2 / (point.rtt_s * window_pkts), rel=0.02)
     assert found.line.startswith(
-        "pi designed for 10Mbit/s, 100ms, 4 flows and 1 short one at a time beside 6Mbit/s of other"
+        "pi designed for 10Mbit/s, 100ms, 4 flows and 1 short flow at a time and 6Mbit/s of other"
     )
 
 

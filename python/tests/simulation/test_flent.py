@@ -49,7 +49,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     assert all(abs(line.share) < 0.01 for line in found.differences if line.metric == "goodput_bps")
 
 
-def test_a_file_is_what_flent_reads(tmp_path: Path) -> None:
+def test_a_written_file_has_the_format_that_flent_reads(tmp_path: Path) -> None:
     """As `ResultSet.unserialise` wants it: each series on the grid of times, and raw values."""
     result = forebay.run(LINK, laws=["codel"], seeds=1)
     (file,) = flent.write(result, tmp_path)
@@ -165,7 +165,7 @@ def test_a_standing_queue_is_counted(tmp_path: Path, metadata: dict[str, Any]) -
     assert flent.read(tmp_path / "a.flent.gz").remarks == []
 
 
-def test_without_pings_outside_the_load_the_reader_is_told(tmp_path: Path, cli: Cli) -> None:
+def test_a_file_without_pings_outside_the_load_has_a_remark(tmp_path: Path, cli: Cli) -> None:
     ping = [220.0 if 5 < t <= 65 else None for t in TIMES]
     told = record({"Ping (ms) ICMP": ping, "TCP upload::1": under_load(8)})
     file = save(tmp_path / "a" / "0.flent.gz", told)
@@ -280,7 +280,7 @@ def write(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("told", [[], {"metadata": {}}, {**theirs([1.0] * 20, []), "results": {}}])
-def test_what_is_no_such_file_is_one_line(tmp_path: Path, told: Any) -> None:
+def test_a_file_that_is_not_of_flent_is_refused_in_one_line(tmp_path: Path, told: Any) -> None:
     file = save(tmp_path / "x.flent.gz", told)
     with pytest.raises(ScenarioError, match="is not a data file of flent with pings or goodput: "):
         flent.read(file)

@@ -222,7 +222,7 @@ def test_responses_are_measured() -> None:
     assert share == pytest.approx(0.5, abs=0.02)
 
 
-def test_what_chance_does_to_a_response() -> None:
+def test_the_interval_of_a_response_shrinks_with_more_runs() -> None:
     time_s = np.arange(0, 40, 0.2)
     after = np.clip(time_s - 10, 0, None)
     swing = 300 - 100 * (time_s > 10) * np.exp(-0.4 * after) * np.cos(2 * np.sqrt(0.96) * after)
@@ -273,11 +273,12 @@ def test_sawtooth_windows_meet_the_packets(tmp_path: Path) -> None:
     # 750 packets are on the way beside the queue; by the recorded windows of the flows.
     assert packets["in_flight_pkts"] == pytest.approx((750 + queue) / 120, rel=0.02)
     assert sawtooth["in_flight_pkts"] == pytest.approx(packets["in_flight_pkts"], rel=0.02)
-    # As published, p·W² = 2: too much signal, and under RED too long a queue. docs/explanation/fluid.md.
+    # As published, p·W² = 2 gives too much signal, and under RED too long a queue
+    # (docs/explanation/fluid.md).
     assert float(published["queue_mean_pkts"] or 0) > 1.1 * queue
 
 
-def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
+def test_the_figure_labels_its_axes_and_lines(tmp_path: Path) -> None:
     path = tmp_path / "pi.toml"
     path.write_text(ONE)
     drawn = figure(compare(path, laws=["pi"], seeds=1)).svg()
@@ -289,7 +290,8 @@ def test_ack_clocking_settles_pi_as_packets_do() -> None:
     overrides = {"traffic.0.flows": "60", "traffic.1.flows": "10"}
     (found,) = compare(LOAD_STEP, laws=["pi"], overrides=overrides, seeds=10, step_s=60)
     packets, published, sawtooth = found.rows()
-    # As published, rates follow windows with a lag of 1/R, and the loop swings. docs/explanation/fluid.md.
+    # As published, rates follow windows with a lag of 1/R, and the loop oscillates
+    # (docs/explanation/fluid.md).
     assert published["period_s"] is not None
     assert packets["period_s"] is None
     assert sawtooth["period_s"] is None
@@ -307,7 +309,7 @@ def test_the_command_line(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "red.toml").write_text(ONE)
     done = cli("fluid", "red.toml", "--set", "traffic.0.flows=some")
     assert done.returncode == 2
-    assert done.stderr.startswith("--set: traffic.0.flows: found")
+    assert done.stderr.startswith("error: --set: traffic.0.flows: ")
     done = cli("fluid", "red.toml", "--law", "pi", "--json", "--out", "figures")
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)
@@ -329,7 +331,7 @@ def test_a_scenario_s_sender_counts(tmp_path: Path, cli: Cli) -> None:
     assert signals["dctcp"] > 2 * signals["sack"]
     done = cli("fluid", "red.toml", "--set", "traffic.0.tcp=bbr")
     assert done.returncode == 2
-    assert done.stderr.startswith('red.toml: traffic.0.tcp: found "bbr", allowed: "reno"')
+    assert done.stderr.startswith('error: red.toml: traffic.0.tcp: found "bbr", allowed: "reno"')
     assert done.stderr.count("\n") == 1
 
 
@@ -343,15 +345,15 @@ def test_cubic_meets_the_packets(tmp_path: Path) -> None:
     assert sawtooth["queue_mean_pkts"] == pytest.approx(queue, rel=0.05)
 
 
-def test_what_a_fluid_cannot_be_is_refused(tmp_path: Path, cli: Cli) -> None:
+def test_a_scenario_that_the_fluid_cannot_express_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "mice.toml").write_text(ONE.replace('"ftp"', '"mice"'))
     done = cli("fluid", "mice.toml")
     assert done.returncode == 2
-    assert done.stderr.startswith('mice.toml: traffic.0.kind: found "mice", allowed: "ftp"')
+    assert done.stderr.startswith('error: mice.toml: traffic.0.kind: found "mice", allowed: "ftp"')
     assert not (tmp_path / "results").exists()
 
 
-def test_a_fluid_and_a_session_take_what_a_run_takes() -> None:
+def test_a_fluid_and_a_session_accept_the_arguments_of_run() -> None:
     """Ranges, samples, designed gains and every spelling of `sets`."""
     head, _, _ = ONE.partition("[[law]]")
     laws = f'{head}[[law]]\nkind = "pi"\ngains = "auto"\n'
@@ -423,4 +425,4 @@ def test_the_command_is_a_view_of_the_engine(tmp_path: Path, cli: Cli) -> None:
         assert set(line["traffic"]) == {"near", "ftp"}
         assert line["traffic"]["near"]["share"] > 0.5
     done = cli("fluid", *words)
-    assert "Who gets what" in done.stdout
+    assert "Results by traffic" in done.stdout

@@ -16,11 +16,11 @@ from forebay.control import margins, pi_forms, pi_stabilising_set
 from forebay.control.plant import PublishedPlant
 from forebay.tuning import candidates, search
 from forebay.tuning.candidates import GOALS
-from forebay.tuning.ranges import Ranges, RecordedLink
+from forebay.tuning.ranges import LinkRange, RecordedLink
 from forebay.tuning.tuning import tune
 
 #: Long windows at every place, so that all of them count.
-RANGES = Ranges.from_texts("20..40Mbit/s", "60..120ms", "5..15")
+RANGES = LinkRange("20..40Mbit/s", "60..120ms", flows="5..15")
 
 
 def region(law: str) -> search.Region:
@@ -55,7 +55,7 @@ def test_the_robust_set_is_that_of_brute_force(law: str) -> None:
     target, interval_s = 80.0, 0.01
     robust = region(law).robust(target, interval_s)
     assert robust is not None
-    assert all(robust.held)
+    assert all(robust.counts)
     tried = 0
     for i in (4, 12, 20, 24):
         k_p, k_i = float(robust.k_p[i]), float(robust.k_i[i])
@@ -106,7 +106,7 @@ def test_another_set_point_gets_gains_of_its_own() -> None:
 
 
 def test_where_one_set_does_not_suffice() -> None:
-    wide = Ranges.from_texts("5..50Mbit/s", "20..200ms", "5..40")
+    wide = LinkRange("5..50Mbit/s", "20..200ms", flows="5..40")
     space = search.region_of("pi", wide)
     assert space is not None
     best = space.best(GOALS["balance"])
@@ -129,7 +129,7 @@ def test_the_rates_of_a_recording(tmp_path: Path) -> None:
     found = RecordedLink.from_file(str(recording(tmp_path)))
     assert (found.low_bps, found.high_bps, found.mean_bps) == (6_000_000, 12_000_000, 9_000_000)
     assert found.round_s == pytest.approx(20, abs=0.01)
-    ranges = Ranges.from_texts(None, "40..80ms", "2..4", trace=str(tmp_path / "cell.down"))
+    ranges = LinkRange(None, "40..80ms", flows="2..4", trace=str(tmp_path / "cell.down"))
     assert ranges.rates_bps == (6_000_000, 12_000_000)
     assert len(ranges.conditions) == 9
     assert len(ranges.places) == 5
@@ -140,7 +140,7 @@ def test_the_rates_of_a_recording(tmp_path: Path) -> None:
 def test_what_is_no_recording(text: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong"
     path.write_text(text)
-    with pytest.raises(ScenarioError, match="--trace: found"):
+    with pytest.raises(ScenarioError, match="trace: "):
         RecordedLink.from_file(str(path))
 
 
@@ -164,10 +164,10 @@ def test_a_tuning_over_a_recording(cli: Cli, tmp_path: Path) -> None:
     assert "rate_trace" in (folder / "tuned.toml").read_text()
     bare = cli("tune", "--rtt", "60ms", "--flows", "4", "--out", "bare")
     assert bare.returncode == 2
-    assert "--rate: found none" in bare.stderr
+    assert "--rate is missing" in bare.stderr
 
 
 def test_a_tuning_tells_of_one_set() -> None:
-    result = tune("20Mbit/s", "100ms", "5..10", laws=["pi", "stpi"], seeds=1)
+    result = tune(LinkRange("20Mbit/s", "100ms", flows="5..10"), laws=["pi", "stpi"], seeds=1)
     text = " ".join(result.reasons())
     assert "come from the exact set that keeps its margins" in text

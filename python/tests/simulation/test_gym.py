@@ -129,7 +129,7 @@ def test_rewards() -> None:
     ],
 )
 def test_settings_that_are_refused(key: str, value: Any, allowed: str) -> None:
-    with pytest.raises(forebay.ScenarioError, match=f"found .*allowed: .*{allowed}"):
+    with pytest.raises(forebay.ScenarioError, match=f"{allowed}"):
         AqmEnv(**{key: value})
 
 
@@ -154,7 +154,7 @@ def test_a_prototype_that_fails_ends_the_session(scenario: Path) -> None:
             return "mark" if queue.now_s < 0.5 else "ecn"
 
     session = forebay.session(scenario, law=Wrong)
-    with pytest.raises(forebay.ScenarioError, match=r"Wrong: .*on_enqueue: found 'ecn', allowed"):
+    with pytest.raises(forebay.ScenarioError, match=r"Wrong: .*on_enqueue: 'ecn' is not valid"):
         for _ in range(100):
             session.step()
     assert session.done

@@ -15,6 +15,7 @@ from forebay.control import closed_loop_poles as roots
 from forebay.control.delay_system import DelaySystem
 from forebay.control.design import design
 from forebay.control.frequency_response import Terms
+from forebay.control.link import Link
 from forebay.control.loop import Loop, count_loops
 
 
@@ -65,7 +66,9 @@ def test_guessed_roots_are_those_of_the_matrix(law: str, monkeypatch: pytest.Mon
     while compared < 8:
         rate, rtt, flows = np.exp(rng.uniform(np.log([5, 20, 3]), np.log([5000, 300, 1000])))
         try:
-            made = design(law, f"{rate:.4g}Mbit/s", round(flows), f"{rtt:.4g}ms", "1500B")
+            made = design(
+                law, Link(f"{rate:.4g}Mbit/s", f"{rtt:.4g}ms", flows=round(flows), packet="1500B")
+            )
         except ScenarioError:
             continue
         assert made.loop is not None

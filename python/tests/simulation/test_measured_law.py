@@ -14,6 +14,7 @@ from conftest import Cli
 import forebay
 from forebay._base.quantities import Packets, Seconds
 from forebay.control.design import design
+from forebay.control.link import Link
 
 GAINS = {"a": "1.822e-5", "b": "1.816e-5", "interval": "6.25ms", "target": "40p"}
 
@@ -97,7 +98,11 @@ class Noise(forebay.Controller):
 def of(
     law: Any, flows: Any = 30, tcp: str = "reno", overrides: dict[str, str] | None = None
 ) -> Any:
-    return design(law, "10Mbit/s", flows, "100ms", buffer="400p", overrides=overrides, tcp=tcp)
+    return design(
+        law,
+        Link("10Mbit/s", "100ms", flows=flows, buffer="400p", senders=tcp),
+        overrides=overrides or {},
+    )
 
 
 @pytest.mark.parametrize("tcp", ["reno", "cubic", "linux-reno"])
@@ -128,7 +133,7 @@ def test_an_average_is_part_of_the_measured_controller() -> None:
     [
         (Relay, "it is a relay: its probability jumps from 0 to 0.3 at a queue of 60 packets"),
         (Clock, "its probability keeps changing at every constant queue"),
-        (OneSided, "it does not answer a small rise of its queue as it answers a small fall"),
+        (OneSided, "it does not respond to a small rise of the queue as to a small fall"),
         (Judge, "decides packet by packet"),
         (Noise, "nan is not a probability from 0 to 1"),
     ],
@@ -172,7 +177,7 @@ def test_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     wrong = cli("design", "mine.py:Proportional", *words, "--set", "gian=1")
     assert wrong.returncode == 2
-    assert "gian is no parameter of this law; it has target, gain" in wrong.stderr
+    assert "gian is not a parameter of this law; it has target, gain" in wrong.stderr
 
 
 MAP = """\
@@ -199,14 +204,15 @@ def test_a_map_of_a_python_pi_is_that_of_the_built_in_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MAP + FILE)
-    link = ("10Mbit/s", "10..60", "50ms..400ms")
+    link = forebay.Link("10Mbit/s", "400ms", flows=60, buffer="600p")
+    axes: dict[str, Any] = {"flows": (10, 60), "rtt": ("50ms", "400ms")}
     gains = {**GAINS, "b": "1.0e-5"}
-    ours = forebay.stability_map("mine.py:PythonPi", *link, buffer="600p", points=12)
-    theirs = forebay.stability_map("pi", *link, buffer="600p", overrides=gains, points=12)
+    ours = forebay.stability_map("mine.py:PythonPi", link, **axes, points=12)
+    theirs = forebay.stability_map("pi", link, **axes, overrides=gains, points=12)
     assert (ours.stable == theirs.stable).all()
     assert ours.stable.any()
     assert not ours.stable.all()
     np.testing.assert_allclose(ours.gain_margin_db, theirs.gain_margin_db, rtol=1e-3, atol=1e-3)
     # Where a law without an integral rests depends on the load.
     with pytest.raises(forebay.ScenarioError, match="another linear model at every load"):
-        forebay.stability_map("mine.py:Proportional", *link, buffer="600p", points=4)
+        forebay.stability_map("mine.py:Proportional", link, **axes, points=4)

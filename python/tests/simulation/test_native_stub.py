@@ -129,7 +129,7 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "LawInfo": lambda: plan().points[0].laws[0],
     "TrafficInfo": lambda: plan().points[0].traffic[0],
     "ChangeInfo": lambda: plan().points[0].changes[0],
-    "Observed": lambda: finished().others[0],
+    "Observed": lambda: finished().links[1],
     "Run": finished,
     "OperatingPoint": lambda: POINT,
     "LawModel": law_model,

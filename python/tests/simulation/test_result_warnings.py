@@ -10,7 +10,7 @@ from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay import _native
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.control.plants import plant_on
 from forebay.experiment import descriptions
 from forebay.experiment.result import Result
@@ -45,25 +45,25 @@ def test_a_law_that_still_starts_is_named() -> None:
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7")
     assert kinds(early) == ["trend", "missed", "short"]
     trend, missed, short = (text for text, _ in descriptions.warnings(early))
-    assert trend.startswith("pi: the queue still moves while it is measured, from ")
+    assert trend.startswith("PI: not in steady state: the mean queue drifts from ")
     assert re.fullmatch(
-        r"pi: the mean queue of \d+ packets is more than 25 % away from the target of 200 "
-        r"packets\.",
+        r"PI: missed its target by more than 25 %: mean queue \d+ packets, target 200 packets; its "
+        r"gains do not suit this link\.",
         missed,
     )
-    assert "by the linear model its loop takes" in short
-    assert "measuring begins after 7s" in short
+    assert "by the linear model" in short
+    assert "measurement begins after 7s" in short
     shown = str(early)
-    assert "Warning: pi: the queue still moves" in shown
-    assert "\n  gains for this link: forebay design pi --rate 15Mbit/s --packet 500B" in shown
-    assert "the queue still moves" in early._repr_html_()
+    assert "warning: PI: not in steady state" in shown
+    assert "\n    forebay design pi --rate 15Mbit/s --packet 500B" in shown
+    assert "not in steady state" in early._repr_html_()
 
 
 def test_a_settled_law_is_not() -> None:
     assert kinds(result("60s", "200s", "a = 1.822e-5\nb = 1.816e-5")) == []
 
 
-def test_one_seed_tells_a_trend_too() -> None:
+def test_one_seed_is_enough_to_warn_of_a_trend() -> None:
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7", seeds=1)
     assert "trend" in kinds(early)
 
@@ -100,7 +100,7 @@ def test_a_sweep_names_each_fault_once() -> None:
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7", more=more)
     assert kinds(early) == ["trend", "missed", "short"]
     for text, _ in descriptions.warnings(early):
-        assert text.startswith("pi at 50 ftp flows: ")
+        assert text.startswith("PI at 50 ftp flows: ")
         assert "points)" in text
 
 
@@ -116,7 +116,7 @@ def test_the_time_to_settle_is_that_of_the_flows_sender() -> None:
 
     settling_s = {}
     for tcp in ("reno", "cubic"):
-        link = LoadedLink.from_texts("15Mbit/s", "500B", 20, "200ms", "200p", "750p", tcp=tcp)
+        link = Link("15Mbit/s", "200ms", flows=20, packet="500B", buffer="750p", senders=tcp)
         params = [("target", "200p"), ("a", "1.822e-5"), ("b", "1.816e-5")]
         loop = plant_on(link, "pi", params).loop_at(20, 0.2)
         assert loop is not None

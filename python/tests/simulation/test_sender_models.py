@@ -23,7 +23,7 @@ from forebay._native import ScenarioError
 from forebay.control import frequency_response, margins
 from forebay.control.design import design
 from forebay.control.designed_law import Design
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link, replaced
 from forebay.control.loop import Loop
 from forebay.control.plant import MixedEquilibrium
 from forebay.control.plants import MixedPlant, plant_on
@@ -32,17 +32,17 @@ from forebay.experiment.result import run
 
 Floats = NDArray[np.float64]
 POINTS = [(3e-4, 0.02), (3e-4, 0.12), (4e-3, 0.3), (0.03, 0.08)]
-MIX: dict[str, Any] = {"rtt": "20ms,80ms,200ms", "tcp": "cubic"}
+MIX: dict[str, Any] = {"rtt": "20ms,80ms,200ms", "senders": "cubic"}
 
 
-def link(**given: Any) -> LoadedLink:
-    wanted: dict[str, Any] = {
+def link(**given: Any) -> Link:
+    values: dict[str, Any] = {
         "rate": "50Mbit/s",
         "packet": "1500B",
         "flows": 30,
         "rtt": "60ms",
     } | given
-    return LoadedLink.from_texts(**wanted)
+    return Link(**values)
 
 
 def mix(law: str = "pi", params: Any = (), **given: Any) -> MixedPlant:
@@ -66,7 +66,7 @@ def rested(one: Design) -> MixedEquilibrium:
 
 @pytest.mark.parametrize("name", SENDERS)
 @pytest.mark.parametrize(("p", "rtt_s"), POINTS)
-def test_a_window_that_has_settled_moved_as_its_rest_did(name: str, p: float, rtt_s: float) -> None:
+def test_a_settled_window_follows_its_equilibrium(name: str, p: float, rtt_s: float) -> None:
     """−c·a⁻¹·b and −c·a⁻¹·e are the slopes of W(p, R)."""
     one, at = SENDERS[name], (np.array([p]), np.array([rtt_s]))
     w = one.window(*at)
@@ -182,7 +182,9 @@ def test_cubic_is_the_fluids(rtt: str, window_pkts: int) -> None:
     per_s = flows * window_pkts / (1.25 * rtt_s)
     rate = f"{12_000 * per_s:.0f}bit/s"
     made = forebay.design(
-        "pi", rate, flows, rtt, packet="1500B", target=f"{per_s * rtt_s / 4:.0f}p", tcp="cubic"
+        "pi",
+        forebay.Link(rate, rtt, flows=flows, packet="1500B", senders="cubic"),
+        target=f"{per_s * rtt_s / 4:.0f}p",
     )
     pi = {name: float(value) if name in "ab" else value for name, value in made.params}
     changed_s, end_s = 150.0, 210.0
@@ -237,11 +239,11 @@ def test_the_larger_of_both_regions_rules() -> None:
 
 def test_reno_alone_is_the_published_plant() -> None:
     """The same sender through the formulas of several."""
-    here = replace(link(tcp="reno"), groups=link(tcp="cubic").groups)
-    groups = tuple(replace(one, tcp="reno") for one in here.groups)
+    groups = tuple(replace(one, tcp="reno") for one in link(senders="cubic").groups)
+    here = replaced(link(senders="reno"), groups=groups)
     for law in ("pi", "red", "pd-red"):
         params = [] if law == "red" else [("target", "60p")]
-        many = MixedPlant.on_link(replace(here, groups=groups), law, params).loop_at(30, 0.06)
+        many = MixedPlant.on_link(here, law, params).loop_at(30, 0.06)
         one = plant_on(link(), law, params).loop_at(30, 0.06)
         assert (many is None) == (one is None)
         if many is None or one is None:
@@ -275,18 +277,20 @@ def test_all_classes_fill_the_link(law: str) -> None:
         assert each.rtt_s == pytest.approx(propagation_s + rests.queue_pkts / capacity)
 
 
-def test_what_has_no_rest_is_told() -> None:
+def test_a_missing_equilibrium_has_a_reason() -> None:
     """As `LawModel.rest` tells it of Reno, and windows that a sender does not keep."""
     red = [("min_th", "5p"), ("max_th", "60p"), ("max_p", "0.02"), ("gentle", "false")]
-    assert mix("red", red, tcp="linux-reno").settle(100, 0.06)[0] == "jump"
-    assert mix("red", tcp="cubic", buffer="10p", target="5p").settle(200, 0.06)[0] == "full"
-    assert mix("pi", tcp="linux-reno").settle(1e5, 0.06)[0] == "saturated"
-    assert mix("pi", tcp="cubic").settle(1000, 0.06)[0] == "small"
+    assert mix("red", red, senders="linux-reno").settle(100, 0.06)[0] == "jump"
+    assert mix("red", senders="cubic", buffer="10p").settle(200, 0.06)[0] == "full"
+    assert mix("pi", senders="linux-reno").settle(1e5, 0.06)[0] == "saturated"
+    assert mix("pi", senders="cubic").settle(1000, 0.06)[0] == "small"
     # Prague's pace has no least window.
-    assert mix("pi", tcp="prague").settle(300, 0.06)[0] == "linear"
-    assert mix("droptail", tcp="cubic").settle(30, 0.06)[0] == "unmodelled"
-    with pytest.raises(ScenarioError, match=r"windows would be below the least that cubic keeps"):
-        design("pi", "50Mbit/s", 400, "60ms", packet="1500B", tcp="cubic")
+    assert mix("pi", senders="prague").settle(300, 0.06)[0] == "linear"
+    assert mix("droptail", senders="cubic").settle(30, 0.06)[0] == "unmodelled"
+    with pytest.raises(
+        ScenarioError, match=r"windows would be below the smallest that cubic keeps"
+    ):
+        design("pi", Link("50Mbit/s", "60ms", flows=400, packet="1500B", senders="cubic"))
 
 
 # --- the loop of several ----------------------------------------------------------------------
@@ -357,7 +361,11 @@ def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
 )
 def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str) -> None:
     one = loop(
-        design("pi", "50Mbit/s", 30, rtt, packet="1500B", tcp=tcp, overrides={"interval": "8ms"})
+        design(
+            "pi",
+            Link("50Mbit/s", rtt, flows=30, packet="1500B", senders=tcp),
+            overrides={"interval": "8ms"},
+        )
     )
     edge = 10 ** (one.margins.gain_db / 20)
     assert one.stable
@@ -371,10 +379,12 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
-def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
-    """Section 10 of docs/explanation/theory.md by hand, of p'² and packets at the link's rate: W_C and W_L
-    after p', and d after both."""
-    there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
+def test_reno_with_l4s_has_the_loop_paths_of_both_classes(law: str) -> None:
+    """The loop has the two paths that docs/explanation/theory.md derives by hand.
+
+    With p'² and packets at the link's rate: W_C and W_L follow p', and d follows both.
+    """
+    there = link(flows=12, rtt="30ms", l4s_flows=5)
     plant = plant_on(there, law, [("target", "15ms")])
     found = plant.loop_at(12, 0.03)
     assert found is not None
@@ -396,10 +406,14 @@ def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
 @pytest.mark.parametrize(
     ("tcp", "rtt"), [("cubic", "40ms"), ("reno", "20ms,80ms"), ("cubic,linux-reno", "20ms,80ms")]
 )
-def test_any_classes_stand_beside_l4s(law: str, tcp: str, rtt: str) -> None:
+def test_any_classes_may_share_the_link_with_l4s(law: str, tcp: str, rtt: str) -> None:
     """The margin of the designed loop, against eigenvalues by matrix exponentials; all fill the
     link, and L4S packets are marked with k·√p."""
-    made = design(law, "50Mbit/s", 20, rtt, packet="1500B", tcp=tcp, l4s_flows=6, target="15ms")
+    made = design(
+        law,
+        Link("50Mbit/s", rtt, flows=20, packet="1500B", senders=tcp, l4s_flows=6),
+        target="15ms",
+    )
     one = loop(made)
     assert made.stable
     edge = 10 ** (one.margins.gain_db / 20)
@@ -446,15 +460,11 @@ def test_a_law_without_a_sampler_has_roots_among_several_delays() -> None:
     assert not found.changed(gain=1.001 * edge).stable
 
 
-def test_the_equations_in_time_swing_where_the_loop_has_no_margin() -> None:
+def test_the_equations_oscillate_where_the_loop_has_no_margin() -> None:
     """The nonlinear equations of three classes of Prague and Reno, by Euler's method."""
     made = design(
         "pi",
-        "50Mbit/s",
-        30,
-        "20ms,80ms,120ms",
-        packet="1500B",
-        tcp="prague,reno,reno",
+        Link("50Mbit/s", "20ms,80ms,120ms", flows=30, packet="1500B", senders="prague,reno,reno"),
         overrides={"interval": "4ms"},
     )
     one = loop(made)
@@ -509,11 +519,11 @@ def test_the_equations_in_time_swing_where_the_loop_has_no_margin() -> None:
         ("prague", "60Mbit/s", "40ms", 0.1),
     ],
 )
-def test_packets_rest_where_the_windows_do(
+def test_packets_settle_at_the_equilibrium_of_the_windows(
     tcp: str, rate: str, rtt: str, off: float, tmp_path: Path
 ) -> None:
     """The window that the signals of packets ask for, with them marks."""
-    made = design("pi", rate, 12, rtt, packet="1500B", tcp=tcp)
+    made = design("pi", Link(rate, rtt, flows=12, packet="1500B", senders=tcp))
     path = tmp_path / "made.toml"
     path.write_text(made.toml())
     marks = {} if tcp in {"dctcp", "prague"} else {"traffic.0.ecn": True, "bottleneck.ecn": True}
@@ -535,10 +545,11 @@ LINK = ["--rate", "50Mbit/s", "--packet", "1500B"]
 def test_the_command_shows_each_class(cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ["--flows", "12,6", "--rtt", "20ms,80ms", "--tcp", "cubic,linux-reno"]
-    done = cli("design", "pi", *LINK, *asked, "--out", str(out))
-    assert "12 of cubic, 20 ms" in done.stdout
-    assert "6 of linux-reno, 80 ms" in done.stdout
-    assert "The law's design rule is for Reno alone" in " ".join(done.stdout.split())
+    done = cli("design", "pi", *LINK, *asked, "--explain", "--out", str(out))
+    said = " ".join(done.stdout.split())
+    assert "12 of cubic with 20 ms" in said
+    assert "6 of linux-reno with 80 ms" in said
+    assert "The law's design rule is for Reno alone" in said
     assert max(map(len, done.stdout.split("The law, as in")[0].splitlines())) <= 80
     text = (out / "pi.toml").read_text()
     assert 'tcp = "linux-cubic"' in text
@@ -558,7 +569,9 @@ def test_a_scenarios_sender_is_the_one_that_it_moves_its_window_as(
 
 def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
     """Its plant is rational but for one delay; of several RTTs the response alone is."""
-    made = forebay.design("pi", "50Mbit/s", 20, "60ms", packet="1500B", tcp="cubic")
+    made = forebay.design(
+        "pi", forebay.Link("50Mbit/s", "60ms", flows=20, packet="1500B", senders="cubic")
+    )
     top, bottom = made.plant
     s = 2j
     here = np.polyval(top, s) / np.polyval(bottom, s) * np.exp(-s * made.point.rtt_s)
@@ -566,7 +579,9 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
         frequency_response.plant(loop(made).terms, np.array([s]))[0], rel=1e-6
     )
     made.to_mat(tmp_path / "one.json")
-    many = forebay.design("pi", "50Mbit/s", 20, ["20ms", "60ms"], packet="1500B", tcp="cubic")
+    many = forebay.design(
+        "pi", forebay.Link("50Mbit/s", ["20ms", "60ms"], flows=20, packet="1500B", senders="cubic")
+    )
     many.to_mat(tmp_path / "many.csv")
     with pytest.raises(ScenarioError, match="delays of their own"):
         many.to_mat(tmp_path / "many.json")
@@ -577,12 +592,12 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "allowed: reno, linux-reno, cubic"),
-        (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values beside 3 of --rtt"),
-        (["--flows", "9,x", "--rtt", "60ms"], '--flows: found "x"'),
+        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "expected reno, linux-reno, cubic"),
+        (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values, but rtt has 3"),
+        (["--flows", "9,x", "--rtt", "60ms"], '--flows: "x" is not valid'),
         (
             ["--flows", "9,90", "--rtt", "60..90ms", "--tcp", "cubic"],
-            '--flows: found "9,90" with a range',
+            '--flows: "9,90" is a list',
         ),
     ],
 )
@@ -597,18 +612,17 @@ def test_a_map_is_the_loops_of_its_cells(tmp_path: Path) -> None:
     """Of two classes over rates, and of one sender over RTTs, with packets on some cells."""
     drawn = forebay.stability_map(
         "red",
-        "20..80Mbit/s",
-        "10..90",
-        ["20ms", "60ms"],
-        packet="1500B",
-        tcp="cubic",
+        forebay.Link(
+            "80Mbit/s", ["20ms", "60ms"], flows=90, packet="1500B", buffer="900p", senders="cubic"
+        ),
+        flows="10..90",
+        rate="20..80Mbit/s",
         points=6,
-        buffer="900p",
         simulate=1,
     )
     assert len(drawn.oscillation) == 1
     for row, rate in enumerate(drawn.values):
-        here = replace(drawn.link, rate=f"{round(rate)}bit/s")
+        here = drawn.link.at_rate(rate)
         for column in (0, 3, 5):
             one = plant_on(here, "red", []).loop_at(float(drawn.flows[column]), here.rtt_s)
             assert (one is not None) == (drawn.rest[row, column] == "linear")
@@ -617,8 +631,15 @@ def test_a_map_is_the_loops_of_its_cells(tmp_path: Path) -> None:
                 if one.stable and one.margins.gain_db < margins.MOST_DB:
                     margin = drawn.gain_margin_db[row, column]
                     assert margin == pytest.approx(one.margins.gain_db, abs=0.1)
-    single = forebay.stability_map("pi", "50Mbit/s", "10..400", "10..400ms", tcp="cubic", points=8)
+    single = forebay.stability_map(
+        "pi",
+        forebay.Link("50Mbit/s", "400ms", flows=400, senders="cubic"),
+        flows="10..400",
+        rtt="10..400ms",
+        points=8,
+    )
     assert single.stable.any()
     assert (~single.stable).any()
-    with pytest.raises(ScenarioError, match="allowed: a range, or a list"):
-        forebay.stability_map("pi", "50Mbit/s", "10..400", "10..400ms,5ms", points=8)
+    classes = forebay.Link("50Mbit/s", ["400ms", "5ms"], flows=400)
+    with pytest.raises(ScenarioError, match="flows with one RTT, or a range of the rate"):
+        forebay.stability_map("pi", classes, flows=(10, 400), rtt=("10ms", "400ms"), points=8)

@@ -192,13 +192,13 @@ def test_acks_wait_where_a_link_goes_their_way(tmp_path: Path) -> None:
     path = write(tmp_path, HEAD + MAIN + BACK + flows + PI)
     alone = forebay.run(path, seeds=1).runs[0]
     # An ACK of 40 bytes for every packet, but for those under way at the end.
-    data, acks = alone.metrics["forwarded_packets"], alone.others[0].metrics["forwarded_packets"]
+    data, acks = alone.metrics["forwarded_packets"], alone.links[1].metrics["forwarded_packets"]
     assert 0.9 * data < acks <= data
-    assert alone.others[0].metrics["goodput_bps"] == 0
+    assert alone.links[1].metrics["goodput_bps"] == 0
     write(tmp_path, HEAD + MAIN + BACK + flows + own + PI)
     both = forebay.run(path, seeds=1).runs[0]
-    assert both.others[0].metrics["utilisation"] > 0.8
-    assert both.others[0].metrics["delay_mean_s"] > 0.02
+    assert both.links[1].metrics["utilisation"] > 0.8
+    assert both.links[1].metrics["delay_mean_s"] > 0.02
     # ACKs that wait make round trips longer.
     assert both.metrics["drop_rate"] < alone.metrics["drop_rate"]
 
@@ -266,7 +266,7 @@ def test_a_bad_trace_is_one_line(
     path = one_link(tmp_path)
     done = cli(command, path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{path}:11: bottleneck.rate_trace: found ")
+    assert done.stderr.startswith(f"error: {path}:11: bottleneck.rate_trace: found ")
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
     assert set(tmp_path.iterdir()) == before | {path}

@@ -20,7 +20,7 @@ import pytest
 from conftest import SCENARIO, command, run_here
 
 from forebay import ScenarioError, _native
-from forebay.campaign import making
+from forebay.campaign import runner
 from forebay.experiment import execution, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as contents
@@ -111,7 +111,7 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
         made, stored = (
             Result(read, execution.execute(read, 2, store=choice.at(at))) for _ in range(2)
         )
-        assert (made.found, stored.found) == (0, len(fresh.runs))
+        assert (made.from_store, stored.from_store) == (0, len(fresh.runs))
         assert result_files.numbers(stored) == result_files.numbers(fresh)
         for table in result_files.TABLES + result_files.DETAILS:
             kept, new = getattr(stored, table), getattr(fresh, table)
@@ -119,15 +119,15 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
             assert kept.equals(new), table
 
 
-def test_only_what_is_new_is_run(at: Path) -> None:
-    assert run(choice.at(at)).found == 0
-    assert run(choice.at(at), seeds=3).found == 4
+def test_only_missing_runs_are_made(at: Path) -> None:
+    assert run(choice.at(at)).from_store == 0
+    assert run(choice.at(at), seeds=3).from_store == 4
     more = run(choice.at(at), SCENARIO.replace("[5, 20]", "[5, 6, 20]"))
-    assert (more.found, len(more.runs)) == (4, 6)
+    assert (more.from_store, len(more.runs)) == (4, 6)
     # Result without samples do for tables alone, and not where samples are asked for.
-    assert run(choice.at(at), seeds=4, samples=False).found == 12
-    assert run(choice.at(at), seeds=4).found == 12
-    assert run(choice.at(at), seeds=4).found == 16
+    assert run(choice.at(at), seeds=4, samples=False).from_store == 12
+    assert run(choice.at(at), seeds=4).from_store == 12
+    assert run(choice.at(at), seeds=4).from_store == 16
 
 
 def test_readers_of_parquet_need_nothing_else(at: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_prototype_is_not_stored(at: Path, prototypes: Path) -> None:
         )
         found = Result(read, execution.execute(read, 2, store=choice.at(at)))
     # Only pi is there the second time, at two points with two seeds.
-    assert (found.found, len(found.runs)) == (4, 8)
+    assert (found.from_store, len(found.runs)) == (4, 8)
 
 
 def test_rows_that_stand_twice_count_once(at: Path) -> None:
@@ -163,7 +163,7 @@ def test_rows_that_stand_twice_count_once(at: Path) -> None:
         store.add(whole.filter(pl.col("seed") == seed))
     assert len(store.segments()) >= 3
     assert store.scan().sort(rows.KEY).collect().equals(whole)
-    store.put_together(most=1)
+    store.put_together(limit=1)
     assert len(store.segments()) == 1
     assert pl.read_parquet(at / next(iter(store.segments()))).equals(whole)
 
@@ -173,7 +173,7 @@ def _fill(at: Path, seeds: range) -> None:
     for seed in seeds:
         one = experiment.read(SCENARIO, overrides=SHORT, seeds=seed)
         execution.execute(one, 1, store=store, samples=False)
-        store.put_together(most=4)
+        store.put_together(limit=4)
 
 
 def test_two_processes_write_into_one_store(at: Path) -> None:
@@ -200,11 +200,11 @@ def test_a_flipped_bit_is_noticed_set_aside_and_made_again(
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
             file.write_bytes(damaged)
             made = run(choice.at(at))
-            assert made.found < 4
+            assert made.from_store < 4
             assert result_files.numbers(made) == whole
             (line,) = capfd.readouterr().err.splitlines()
             assert f"{file.relative_to(at)} is damaged" in line
-            assert run(choice.at(at)).found == 4
+            assert run(choice.at(at)).from_store == 4
     assert len(list((at / "damaged").iterdir())) > 1
     contents.prune(choice.at(at))
     assert not list((at / "damaged").iterdir())
@@ -229,12 +229,12 @@ def test_another_version_of_the_numbers_finds_nothing(
     run(choice.at(at))
     monkeypatch.setattr(rows, "RESULTS_VERSION", _native.RESULTS_VERSION + 1)
     store = choice.at(at)
-    assert run(store).found == 0
+    assert run(store).from_store == 0
     present, old = contents.contents(store)
     assert (present.runs, present.sampled, old.runs, old.sampled) == (4, 4, 4, 4)
     assert contents.prune(store) > 0
     assert len(contents.contents(store)) == 1
-    assert run(store).found == 4
+    assert run(store).from_store == 4
 
 
 def test_the_same_command_is_done_at_once(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_the_same_command_is_done_at_once(tmp_path: Path) -> None:
     out = tmp_path / "results/two"
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*")}
     again = cli(tmp_path, *words)
-    assert "8 of 8 runs were in the store" in again.stdout
+    assert "8 of 8 runs came from the store" in again.stdout
     # Nothing was written again, the figures neither.
     assert {file: file.stat().st_mtime_ns for file in out.rglob("*")} == before
     shutil.rmtree(out)
@@ -344,16 +344,16 @@ def test_an_address_holds_a_store() -> None:
     pytest.importorskip("fsspec")
     made = run(choice.at("memory://runs/mine"))
     again = run(choice.at("memory://runs/mine"))
-    assert again.found == 4
+    assert again.from_store == 4
     assert result_files.numbers(again) == result_files.numbers(made)
     store = choice.at("memory://runs/mine")
     run(store, seeds=2)
-    store.put_together(most=1)
+    store.put_together(limit=1)
     assert len(store.segments()) == 1
-    assert run(choice.at("memory://runs/mine"), seeds=2).found == 8
+    assert run(choice.at("memory://runs/mine"), seeds=2).from_store == 8
 
 
-def test_what_a_driver_of_an_address_says_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_driver_becomes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has errors of its own, as for credentials that are not there."""
     memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
 
@@ -382,12 +382,12 @@ def test_a_reader_of_a_place_without_locks_looks_again(monkeypatch: pytest.Monke
     def stale() -> dict[str, int]:
         times.append(1)
         if len(times) == 1:
-            choice.at(at).put_together(most=1)
+            choice.at(at).put_together(limit=1)
             return listed
         return Store.segments(store)
 
     monkeypatch.setattr(store, "segments", stale)
-    there = making._there(store)
+    there = runner._stored_runs(store)
     assert len(times) == 2
     assert there.height == 8
     assert store.rows_of(iter(there["config"])).height == 8
@@ -402,12 +402,12 @@ def _write(at: Path, first: int, count: int) -> None:
     store = choice.at(at)
     for seed in range(first, first + count):
         store.add(_row(seed))
-        store.put_together(most=1)
+        store.put_together(limit=1)
         if seed % 10 == 0:
             contents.prune(store, failed=True)
 
 
-def test_a_reader_beside_busy_writers_misses_nothing(at: Path) -> None:
+def test_a_reader_misses_no_row_while_others_write(at: Path) -> None:
     """Files go all the time; what a reader has seen once, it sees from then on."""
     count, store = 60, choice.at(at)
     store.add(_row(0))
@@ -423,5 +423,5 @@ def test_a_reader_beside_busy_writers_misses_nothing(at: Path) -> None:
             one.result()
     assert reads > 10
     assert len(store.rows_of(["one"])) == 1 + 2 * count
-    store.put_together(most=1)
+    store.put_together(limit=1)
     assert len(store.segments()) == 1

@@ -19,11 +19,10 @@ from studies import GRID, SMALL, run
 import forebay
 from forebay import ScenarioError
 from forebay._base import quantities, statistics
-from forebay.campaign import making
-from forebay.campaign import run_study as growing
+from forebay.campaign import runner
 from forebay.campaign.cluster import Batches
-from forebay.campaign.making import Threads
 from forebay.campaign.run_study import DESIGNED, estimate
+from forebay.campaign.runner import StudyProgress, Threads
 from forebay.campaign.study import Study, effects
 from forebay.campaign.study_page import html
 from forebay.campaign.study_points import Gains, PointGains, Points
@@ -39,8 +38,6 @@ from forebay.scenario import python_laws
 
 #: Of 4 × 2 × 2 points, droptail is alike at the values of max_p.
 CONFIGS, SEEDS = 4 * 2 * 2 + 4 * 2, 2
-#: Of runs that are there.
-KEYS = {"config": pl.String, "seed": pl.UInt64}
 
 
 def sweep(text: str) -> str:
@@ -51,11 +48,9 @@ def labels(text: str) -> list[dict[str, object]]:
     return [point.settings for point in experiment.read(sweep(text)).plan.points]
 
 
-def made(
-    at: Path, text: str = SMALL + GRID, **options: object
-) -> tuple[Study, making.StudyProgress]:
+def made(at: Path, text: str = SMALL + GRID, **options: object) -> tuple[Study, StudyProgress]:
     points, store = Points(text), choice.at(at)
-    done = making.make(points, store, Threads(2), seeds=points.seeds, **options)  # type: ignore[arg-type]
+    done = runner.make(points, store, Threads(2), seeds=points.seeds, **options)  # type: ignore[arg-type]
     return Study(points, store, points.seeds), done
 
 
@@ -189,21 +184,21 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_frame(whole: Study, tmp_p
     assert table.height == table.unique(rows.KEY).height == CONFIGS * SEEDS
 
 
-def test_only_what_is_new_is_made(tmp_path: Path) -> None:
+def test_a_study_makes_only_missing_runs(tmp_path: Path) -> None:
     at = tmp_path / "store"
-    assert made(at)[1].made == CONFIGS * SEEDS
+    assert made(at)[1].finished == CONFIGS * SEEDS
     _, again = made(at)
-    assert (again.made, again.found) == (0, CONFIGS * SEEDS)
+    assert (again.finished, again.stored) == (0, CONFIGS * SEEDS)
     more = (
         (SMALL + GRID).replace("[0.1, 0.2]", "[0.1, 0.2, 0.3]").replace("seeds    = 2", "seeds = 3")
     )
     _, new = made(at, more)
-    assert (new.made, new.found) == (CONFIGS + 3 * 8, CONFIGS * SEEDS)
+    assert (new.finished, new.stored) == (CONFIGS + 3 * 8, CONFIGS * SEEDS)
 
 
 def test_the_budget_ends_it_and_the_same_command_goes_on(whole: Study, tmp_path: Path) -> None:
     study, done = made(tmp_path / "store", budget_s=0.0)
-    assert done.spent and done.made < CONFIGS * SEEDS
+    assert done.spent and done.finished < CONFIGS * SEEDS
     study, done = made(tmp_path / "store")
     assert not done.spent
     assert study.frame().equals(whole.frame())
@@ -211,8 +206,8 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(whole: Study, tmp_path:
 
 def test_seeds_are_added_where_an_interval_is_too_wide_and_only_there(tmp_path: Path) -> None:
     points, store = Points(SMALL + GRID), choice.at(tmp_path / "store")
-    until = growing.Until.read("ci95=20%,goodput_bps", 12)
-    grown = growing.grow(points, store, Threads(2), until=until)
+    until = runner.Until.read("ci95=20%,goodput_bps", 12)
+    grown = runner.grow(points, store, Threads(2), until=until)
     assert isinstance(grown.seeds, dict)
     counts = set(grown.seeds.values())
     assert min(counts) == 2 < max(counts) <= 12
@@ -224,18 +219,18 @@ def test_seeds_are_added_where_an_interval_is_too_wide_and_only_there(tmp_path: 
         wide += half > 0.2 * mean
         assert half <= 0.2 * mean or len(values) == 12
     assert grown.wide == wide
-    again = growing.grow(points, store, Threads(2), until=until)
-    assert (again.made.made, again.seeds) == (0, grown.seeds)
+    again = runner.grow(points, store, Threads(2), until=until)
+    assert (again.finished, again.seeds) == (0, grown.seeds)
 
 
-def test_a_run_that_fails_is_kept_with_its_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_failed_run_is_stored_with_its_reason_and_the_study_continues(tmp_path: Path) -> None:
     long = SMALL.replace('"2s"', '"40000s"') + '[sweep]\n"traffic.0.flows" = [1, 2]\n'
     done = run(tmp_path, "--limit", "0.2s", "--no-report", text=long)
     assert done.returncode == 1
     assert "took longer than 0.2 s" in done.stderr
     _, short = made(tmp_path / "results/.store", long)
     # They stay failed, until they are asked for again.
-    assert (short.made, short.failed, short.found) == (0, 0, 8)
+    assert (short.finished, short.failed, short.stored) == (0, 0, 8)
     failures = Study(Points(long), choice.at(tmp_path / "results/.store"), 2).failures()
     assert failures.height == 8
     _, again = made(tmp_path / "results/.store", long, limit_s=0.2, retry=True)
@@ -279,7 +274,7 @@ def test_a_plan_of_a_million_points_is_a_matter_of_moments(tmp_path: Path) -> No
     assert not (tmp_path / "results").exists()
 
 
-def test_a_plan_knows_what_is_in_the_store(whole: Study) -> None:
+def test_an_estimate_counts_stored_runs(whole: Study) -> None:
     found = estimate(whole.points, whole.store, 2)
     assert (found.runs, found.stored, found.measured) == (16 * 2 * 2, 16 * 2 * 2, True)
     assert found.elapsed_s(2) == 0
@@ -312,15 +307,17 @@ def test_a_tie_is_called_one(whole: Study) -> None:
     found = whole.best("goodput_bps", "traffic.0.flows", more=True)
     assert set(found["law"]) <= {"red", "droptail"}
     for row in found.iter_rows(named=True):
-        of = whole.by_seed("goodput_bps", "traffic.0.flows").filter(
-            pl.col("traffic.0.flows") == row["traffic.0.flows"]
+        of = (
+            whole.table("goodput_bps", binned=True)
+            .values("goodput_bps", "traffic.0.flows")
+            .filter(pl.col("traffic.0.flows") == row["traffic.0.flows"])
         )
         means = dict(of.group_by("law").agg(pl.col("goodput_bps").mean()).iter_rows())
         assert row["mean"] == pytest.approx(max(means.values()))
         assert row["ties"] == ([row["next"]] if row["p"] >= 0.05 else [])
 
 
-def test_a_page_says_what_was_run_and_how_to_repeat_it(tmp_path: Path) -> None:
+def test_a_page_describes_the_runs_and_the_command_that_repeats_them(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 0, done.stderr
     out = tmp_path / "results/study-s"
@@ -344,7 +341,7 @@ def test_the_list_of_a_study_is_read_again(whole: Study, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Points, "part", refuse)
     assert Points(SMALL + GRID).list_runs(whole.store).height == 32
-    assert making.make(Points(SMALL + GRID), whole.store, Threads(1), seeds=2).found == CONFIGS * 2
+    assert runner.make(Points(SMALL + GRID), whole.store, Threads(1), seeds=2).stored == CONFIGS * 2
 
 
 def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
@@ -364,17 +361,9 @@ def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
     assert len({str(again.gains.of_point(i)) for i in range(3)}) == 3
 
 
-def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> None:
+def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study, tmp_path: Path) -> None:
     """So that no worker waits for messages, nor for the last of another's runs."""
-    tasks = making.Tasks(
-        whole.points,
-        pl.DataFrame(schema=KEYS),
-        100,
-        making.StudyProgress(),
-        None,
-        None,
-        lambda _: None,
-    )
+    tasks = runner.Tasks(whole.points, choice.at(tmp_path / "store"), 100, StudyProgress())
     (task,) = tasks
     batches = Batches(iter([task]))
     sizes, runs = [], set[tuple[object, ...]]()
@@ -437,9 +426,9 @@ def test_a_law_in_python_is_found_by_its_file(tmp_path: Path, prototypes: Path) 
     text, law = SMALL + LOADS, f"{prototypes}:PythonPi"
     first = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
     assert (first.returncode, first.stderr) == (0, "")
-    assert "8 runs made, 0 were in the store, of 8" in first.stdout
+    assert "8 of 8 runs: 8 new, 0 from the store" in first.stdout
     again = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
-    assert "0 runs made, 8 were in the store, of 8" in again.stdout
+    assert "8 of 8 runs: 0 new, 8 from the store" in again.stdout
     # As `forebay run` has it, at each point and seed.
     keys = ["law", "seed", "queue_mean_pkts"]
     frame = pl.read_parquet(tmp_path / "results" / "study-s" / "frame.parquet")
@@ -451,13 +440,13 @@ def test_a_law_in_python_is_found_by_its_file(tmp_path: Path, prototypes: Path) 
     assert both[0].equals(both[1])
     prototypes.write_text(prototypes.read_text().replace("target = 40", "target = 20"))
     changed = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
-    assert "4 runs made, 4 were in the store, of 8" in changed.stdout
+    assert "8 of 8 runs: 4 new, 4 from the store" in changed.stdout
     of_class = forebay.study(text, laws=[python_laws.load(law)], store=tmp_path / "results/.store")
     assert of_class.frame().height == 4
 
     typed_in = type("TypedIn", (), {"interval": 0.01, "sample": lambda self, queue: 0.0})
     typed_in.__module__ = "nowhere"
-    with pytest.raises(ScenarioError, match=r"^--law: found a law in Python without a file, allow"):
+    with pytest.raises(ScenarioError, match=r"^law: a law in Python needs a file"):
         forebay.study(text, laws=[typed_in], store=tmp_path / "other")
 
 
@@ -466,10 +455,10 @@ def test_a_study_warns_as_a_run_does(tmp_path: Path) -> None:
     text = SMALL.replace('kind   = "red"', 'kind   = "pi"\ntarget = "20p"')
     done = run(tmp_path, text=text + LOADS)
     said = done.stdout.replace("\N{NO-BREAK SPACE}", " ")
-    assert "Warning: pi at 5 ftp flows: by the linear model its loop takes" in said
+    assert "warning: PI at 5 ftp flows: the loop settles in" in said
     study = forebay.study(text + LOADS, store=tmp_path / "results" / ".store")
     of_run = [line for line, _ in descriptions.warnings(forebay.run(text + LOADS))]
-    told = [line for line in of_run if "still moves" not in line]
+    told = [line for line in of_run if "not in steady state" not in line]
     assert told and [line for line, _ in study.warnings] == told
     assert told[0] in (tmp_path / "results" / "study-s" / "study.html").read_text()
 
@@ -479,19 +468,18 @@ def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
     for call in (
         lambda: whole.cells("delay_p95"),
         lambda: whole.best("delay_p95", more=False),
-        lambda: whole.by_seed("delay_p95"),
         lambda: whole.means(["delay_p95"]),
-        lambda: shown.plot("delay_p95", "traffic.0.flows"),
-        lambda: forebay.run(SMALL).cell(0, 0, "delay_p95"),
+        lambda: shown.plot(metric="delay_p95", axes="traffic.0.flows"),
+        lambda: forebay.run(SMALL).cell_at(0, 0, "delay_p95"),
     ):
-        with pytest.raises(ScenarioError, match=r'^metric: found "delay_p95" \(did you mean "dela'):
+        with pytest.raises(ScenarioError, match=r'^metric: "delay_p95" is not valid \(did you'):
             call()
-    with pytest.raises(ScenarioError, match=r'^axis: found "flows", allowed: traffic.0.flows, '):
+    with pytest.raises(ScenarioError, match=r'^axis: "flows" is not valid; expected traf'):
         whole.cells("jain", "flows")
-    with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
-        shown.plot("voice_loss", "traffic.0.flows")
-    with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
-        shown.plot("voice_loss", "traffic.0.flows", "bottleneck.rate")
+    with pytest.raises(ScenarioError, match='"voice_loss": no run has a value of it'):
+        shown.plot(metric="voice_loss", axes="traffic.0.flows")
+    with pytest.raises(ScenarioError, match='"voice_loss": no run has a value of it'):
+        shown.plot("heat", metric="voice_loss", axes=["traffic.0.flows", "bottleneck.rate"])
 
 
 def test_a_study_shows_itself(whole: Study, tmp_path: Path) -> None:
@@ -506,21 +494,19 @@ def test_a_study_shows_itself(whole: Study, tmp_path: Path) -> None:
     assert "<td>droptail</td>" in page and "data:image/png;base64" in page
 
 
-def test_metrics_are_chosen_and_fewer_seeds_are_told(tmp_path: Path) -> None:
+def test_metrics_can_be_chosen_and_fewer_seeds_are_reported(tmp_path: Path) -> None:
     first = run(tmp_path, "--add-seeds", 1, "--metric", "jain,queue_mean_pkts", text=SMALL)
     assert first.returncode == 0, first.stderr
     assert "Jain" in first.stdout and "Queue" in first.stdout and "Goodput" not in first.stdout
     page = (tmp_path / "results/study-s/study.html").read_text()
     assert "<h2>Jain" in page and "<h2>Goodput" not in page
     second = run(tmp_path, text=SMALL)
-    assert (
-        "results/study-s had 3 seeds of each law, and has 2 now; the store has the" in second.stderr
-    )
+    assert "results/study-s had 3 seeds of each law and now has 2" in second.stderr
     third = run(tmp_path, "--json", text=SMALL)
     assert len(third.stdout.splitlines()) == 4 and third.stdout.startswith('{"law": "red"')
     wrong = run(tmp_path, "--metric", "delay", text=SMALL)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr.startswith('--metric: found "delay"') and wrong.stderr.count("\n") == 1
+    assert '--metric: "delay" is not valid' in wrong.stderr and wrong.stderr.count("\n") == 1
 
 
 def test_a_plan_designs_for_the_points_that_it_tries_alone(
@@ -543,8 +529,8 @@ def test_a_plan_designs_for_the_points_that_it_tries_alone(
     assert found.designs_s > 0
     # Nor for any where the list of the study is there.
     few = Points(text, overrides=["sweep.points=sobol 2"])
-    made = making.make(few, choice.at(tmp_path / "few"), Threads(2), seeds=few.seeds)
-    assert made.made == 2 * 2 * 2
+    made = runner.make(few, choice.at(tmp_path / "few"), Threads(2), seeds=few.seeds)
+    assert made.finished == 2 * 2 * 2
     assert estimate(few, choice.at(tmp_path / "few"), 2).design_s == 0
 
 
@@ -560,12 +546,12 @@ def test_after_an_interruption_no_point_is_read(
         raise AssertionError("the list of the study was asked for")
 
     monkeypatch.setattr(Points, "list_runs", refuse)
-    ended = making.StudyProgress(
-        wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1}
+    ended = StudyProgress(
+        total=9, finished=3, failed=1, interrupted=True, faults={"too long": 1}, seeds=1
     )
     with pytest.raises(typer.Exit):
         call = Invocation(tmp_path, as_json=False)
-        end(whole.points, whole.store, growing.Grown(ended, 1), call, metrics=[], report=False)
+        end(whole.points, whole.store, ended, call, metrics=[], report=False)
     said = capsys.readouterr().err
     assert "interrupted: 3 of 9 runs" in said and "1 failed: too long" in said
 
@@ -599,19 +585,19 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store, counts = choice.at(tmp_path / "store"), list[str]()
     designed(counts, monkeypatch)
 
-    def study(text: str, budget_s: float | None = None) -> tuple[Points, making.StudyProgress]:
-        points = Points(text, kept=Designs(store))
-        return points, making.make(points, store, Threads(2), seeds=1, budget_s=budget_s)
+    def study(text: str, budget_s: float | None = None) -> tuple[Points, StudyProgress]:
+        points = Points(text, designs=Designs(store))
+        return points, runner.make(points, store, Threads(2), seeds=1, budget_s=budget_s)
 
     # The first part of its points is designed, and nothing is run.
     points, stopped = study(text, budget_s=1e-9)
-    assert (stopped.made, stopped.spent) == (0, True)
+    assert (stopped.finished, stopped.spent) == (0, True)
     first = list(counts)
     partial = Study(points, store, 1, partial=True)
     assert partial.frame().is_empty()
     assert counts == first
     points, whole = study(text)
-    assert whole.made == 24
+    assert whole.finished == 24
     assert counts == ["pi"] * 12
     # Where the code is the same, so are the numbers.
     fresh = Points(text)
@@ -632,7 +618,9 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts == ["pi"] * 4
 
 
-def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_design_depends_only_on_link_and_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The link and the load, and not the text, the sampling or the recording of the link."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     file, trace = tmp_path / "auto.toml", tmp_path / "link.trace"
@@ -644,7 +632,7 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
         file.write_text(text)
         trace.write_text("".join(f"{i}\n" * packets for i in range(1, 101)))
         kept = Designs(store)
-        found = Points(file, kept=kept).gains.of_point(0)
+        found = Points(file, designs=kept).gains.of_point(0)
         kept.flush()
         # A design that was kept is the one that would be made.
         assert found == Points(file).gains.of_point(0)
@@ -688,10 +676,10 @@ def test_json_has_the_lines_of_a_run(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_what_is_found_is_done_and_took_no_time() -> None:
+def test_stored_runs_count_as_done_and_take_no_time() -> None:
     """One more seed tomorrow: the share is of all runs, what is left is told by those made now."""
-    done = making.StudyProgress(found=18, made=9, elapsed_s=30.0)
+    done = StudyProgress(stored=18, finished=9, elapsed_s=30.0)
     now = done.progress(36)
-    assert (now.ended, now.runs, now.fraction) == (27, 36, 0.75)
+    assert (now.ended_runs, now.runs, now.fraction) == (27, 36, 0.75)
     assert now.left_s == pytest.approx(30.0)
-    assert making.StudyProgress(found=36).progress(36).left_s is None
+    assert StudyProgress(stored=36).progress(36).left_s is None

@@ -58,7 +58,7 @@ def test_its_own_link_changes_nothing() -> None:
         assert [alone.resolved(i) for i in points] == [of_suite.resolved(i) for i in points], path
 
 
-def test_a_suite_takes_what_a_run_takes() -> None:
+def test_a_suite_accepts_the_overrides_of_run() -> None:
     overrides = [
         "duration=9s",
         'measure=["3s", "9s"]',
@@ -110,9 +110,9 @@ def test_from_python_it_has_the_same_cases(cli: Cli) -> None:
     lines = cli(*ONE, "--json").stdout.splitlines()
     assert len(lines) == 1
     found = forebay.suite("rfc7928", ["pi"], only=["7-1-web"], seeds=1)
-    assert (found.made, found.wanted, found.faults) == (1, 1, [])
+    assert (found.finished, found.total, found.faults) == (1, 1, [])
     assert [json.loads(json.dumps(line)) for line in found.lines()] == [json.loads(lines[0])]
-    with pytest.raises(forebay.ScenarioError, match='SUITE: found "rfc7929"'):
+    with pytest.raises(forebay.ScenarioError, match='SUITE: "rfc7929" is not valid'):
         forebay.suite("rfc7929")
 
 
@@ -172,7 +172,7 @@ def test_bad_input_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_had_finished_is_kept_on_an_interruption(tmp_path: Path) -> None:
+def test_an_interrupted_suite_keeps_finished_runs(tmp_path: Path) -> None:
     words = command("suite", "rfc7928", "--law", "pi", "--seeds", 300, "--threads", 1)
     with subprocess.Popen(
         words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -210,7 +210,7 @@ def _suite(delays: dict[str, list[float]]) -> Suite:
             }
             for seed, v in enumerate(values, 1)
         }
-    return Suite(list(delays), {"a"}, [1, 2, 3, 4, 5], [case])
+    return Suite(SETTINGS, SETTINGS.link, list(delays), {"a"}, [1, 2, 3, 4, 5], [case])
 
 
 def test_advice_says_when_a_difference_may_be_chance() -> None:

@@ -77,7 +77,7 @@ def test_numbers(value: object, expected: tuple[float, str] | None) -> None:
         assert found[1] == expected[1]
 
 
-def test_axes_are_what_varies_together() -> None:
+def test_keys_that_vary_together_are_one_axis() -> None:
     rows = [(63, 126, "10ms"), (90, 180, "10ms"), (63, 126, "2s"), (90, 180, "2s")]
     points = {
         i: {"ftp": ftp, "mice": mice, "rtt": rtt, "fixed": 1}
@@ -101,7 +101,7 @@ def test_one_axis_gives_curves_at_their_numbers(curve: Result) -> None:
         assert len(axes.lines) == 2
         for law, line in enumerate(axes.lines):
             assert np.array_equal(np.asarray(line.get_xdata()), [20, 100, 150, 200])
-            wanted = [curve.cell(p, law, name).mean for p in (3, 0, 1, 2)]
+            wanted = [curve.cell_at(p, law, name).mean for p in (3, 0, 1, 2)]
             scale = 1e-6 if name == "goodput_bps" else 1e3
             assert np.allclose(np.asarray(line.get_ydata()), scale * np.array(wanted))
         # The intervals.
@@ -126,7 +126,7 @@ def test_two_axes_give_maps(square: Result) -> None:
     assert [text.get_text() for text in first.get_yticklabels()] == ["3", "5", "10", "20", "40"]
     values = np.asarray(first.images[0].get_array())
     # The first point: 20 flows, 100 ms.
-    assert values[3, 2] == pytest.approx(1e-6 * square.cell(0, 0, "goodput_bps").mean)
+    assert values[3, 2] == pytest.approx(1e-6 * square.cell_at(0, 0, "goodput_bps").mean)
     assert maps[0].images[0].get_clim() == maps[1].images[0].get_clim()
     assert maps[-1].get_xlabel() == "rtt [ms]"
 

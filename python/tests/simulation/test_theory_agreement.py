@@ -15,9 +15,11 @@ from forebay import ScenarioError, _native, fluid, run
 from forebay.control import stability_map
 from forebay.control.design import design
 from forebay.control.designed_law import Design
+from forebay.control.link import Link
 
-#: All but two: DualPI2 is two queues, which the fluid has not; Adaptive RED moves max_p where its
-#: linear model holds it, and swings where its average is slower than that (docs/explanation/theory.md).
+#: All modelled laws but two. DualPI2 is two queues, which the fluid model does not have. Adaptive
+#: RED moves max_p, which its linear model holds constant, and oscillates where its average is
+#: slower than that (docs/explanation/theory.md).
 LAWS = [
     law
     for law in (entry["name"] for entry in _native.laws() if entry["modelled"])
@@ -54,7 +56,7 @@ def designs(law: str, count: int) -> list[Design]:
         if len(made) == count:
             break
         try:
-            made.append(design(law, **link))  # type: ignore[arg-type]
+            made.append(design(law, Link(**link)))  # type: ignore[arg-type]
         except ScenarioError as error:
             assert "\n" not in str(error)
     return made
@@ -132,7 +134,7 @@ def test_design_map_and_fluid_agree(law: str) -> None:
 
 
 @pytest.mark.parametrize("law", ["pi", "pi-avg", "p-avg", "rem", "pie", "pi2", "red"])
-def test_packets_rest_where_the_design_does(law: str, tmp_path: Path) -> None:
+def test_packets_settle_at_the_equilibrium_of_the_design(law: str, tmp_path: Path) -> None:
     """Drawn once for each law, and marked, as the model has no losses."""
     rng = np.random.default_rng([7, *law.encode()])
     made = None
@@ -140,7 +142,7 @@ def test_packets_rest_where_the_design_does(law: str, tmp_path: Path) -> None:
         rate, rtt, window = np.exp(rng.uniform(np.log([4, 30, 8]), np.log([20, 120, 14])))
         flows = max(12, round(rate * rtt / 8 / window * 1.25))
         try:
-            made = design(law, f"{rate:.3g}Mbit/s", flows, f"{rtt:.3g}ms")
+            made = design(law, Link(f"{rate:.3g}Mbit/s", f"{rtt:.3g}ms", flows=flows))
         except ScenarioError:
             continue
         if not made.stable or made.settling_s > 15 or made.margins is None:

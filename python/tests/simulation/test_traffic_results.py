@@ -57,11 +57,11 @@ def test_the_parts_make_up_the_whole(result: forebay.Result) -> None:
             assert it.metrics["resent_rate"] == pytest.approx(lost, rel=0.5)
 
 
-def test_one_traffic_alone_is_not_told_apart() -> None:
+def test_a_single_traffic_has_no_traffic_results() -> None:
     result = forebay.run(LINK + NEAR + LAWS, seeds=1)
     assert all(run.traffic == [] for run in result.runs)
     assert result.traffic.is_empty()
-    assert "Who gets what" not in str(result)
+    assert "Results by traffic" not in str(result)
 
 
 def test_a_source_without_tcp_sends_nothing_again() -> None:
@@ -87,10 +87,10 @@ def test_tables_frames_and_files_have_it(result: forebay.Result, tmp_path: Path)
     marks = TRAFFIC_METRICS["mark_rate"].heading
     shown = [metric.heading for metric in TRAFFIC_METRICS.values() if metric.heading != marks]
     assert list(table.heads) == ["Law", "Traffic", *shown]
-    assert "Who gets what" in str(result)
+    assert "Results by traffic" in str(result)
     result.report(tmp_path)
     page = (tmp_path / "report.html").read_text()
-    assert "<h3>Who gets what</h3>" in page
+    assert "<h3>Results by traffic</h3>" in page
     written = pl.read_parquet(tmp_path / "traffic.parquet")
     assert written.select(*TRAFFIC_METRICS).equals(frame.select(*TRAFFIC_METRICS))
     told = json.loads((tmp_path / "metrics.json").read_text())["runs"][0]["traffic"]
@@ -101,7 +101,7 @@ def test_eighty_columns_have_every_column(result: forebay.Result) -> None:
     """What has no room beside the others stands below, under the same names."""
     screen = Console(width=80, highlight=False)
     with screen.capture() as captured:
-        tables.who_gets_what(screen, result)
+        tables.show_traffic(screen, result)
     shown = captured.get()
     assert max(map(len, shown.splitlines())) <= 80 and "No room" not in shown
     heads = [metric.title for metric in TRAFFIC_METRICS.values() if metric.name != "mark_rate"]

@@ -54,7 +54,7 @@ def test_packets_and_timers_come_in_order_of_time() -> None:
     assert network.now_s == network.end_s
 
 
-def test_a_packet_that_is_lost_is_told_of() -> None:
+def test_a_lost_packet_is_reported_with_the_reason() -> None:
     network = forebay.Network(ALONE)
     lost: list[Lost] = []
     network.on_lost = lost.append
@@ -106,7 +106,7 @@ def sender(
 
 
 @pytest.mark.parametrize("law", ["fq-codel", "pie"])
-def test_a_transport_beside_others_repeats_to_the_bit(law: str) -> None:
+def test_a_transport_with_cross_traffic_repeats_bit_by_bit(law: str) -> None:
     first, again, other = sender(ALONE, law, 1), sender(ALONE, law, 1), sender(ALONE, law, 2)
     assert repr(first) == repr(again)
     assert first[0] != other[0]
@@ -151,8 +151,8 @@ def test_a_law_in_python_may_be_its_queue() -> None:
             'ecn: found "no", allowed: not-ect, ect0, ect1, ce',
         ),
         (lambda it: it.send(0, "sink", 1473), "packet: found 1501 B, allowed: 1 B to 1500 B"),
-        (lambda it: it.send(0, "sink", -1), "length: found -1, allowed: at least 0"),
-        (lambda it: it.send(0, "sink", 1.5), "length: found nothing for a float, allowed: bytes"),
+        (lambda it: it.send(0, "sink", -1), "length: -1 is negative; give a number of bytes"),
+        (lambda it: it.send(0, "sink", 1.5), "length: missing; a float needs its length in bytes"),
     ],
 )
 def test_a_wrong_call_is_a_line(call: object, line: str) -> None:
@@ -164,7 +164,7 @@ def test_a_wrong_call_is_a_line(call: object, line: str) -> None:
 
 def test_a_wrong_scenario_is_a_line() -> None:
     two = ALONE + '[[law]]\nkind = "pie"\n'
-    with pytest.raises(forebay.ScenarioError, match="law: found 2, allowed: one"):
+    with pytest.raises(forebay.ScenarioError, match="law: a network has one, and this has 2"):
         forebay.Network(two)
     forebay.Network(two, law="pie")
     alone = ALONE.replace('"external"', '"ftp"').replace("[[law]]", "[[law]]")
@@ -188,7 +188,7 @@ def test_the_scenarios_of_rfc_7928_are_those_of_the_suite() -> None:
         assert forebay.Network(text).flows >= 1
 
 
-def test_what_becomes_of_packets_is_recorded(tmp_path: Path) -> None:
+def test_capture_and_log_record_the_fate_of_packets(tmp_path: Path) -> None:
     capture, events = tmp_path / "a.pcapng", tmp_path / "a.jsonl"
     network = forebay.Network(ALONE, law="codel", capture=capture, events=events)
     lost: list[Lost] = []
@@ -221,7 +221,7 @@ def test_what_becomes_of_packets_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["c", "rust"])
-def test_the_workflow_of_a_template_pins_what_others_wrote(language: str) -> None:
+def test_the_workflow_of_a_template_pins_every_action(language: str) -> None:
     folder = ROOT / "templates" / language / ".github" / "workflows"
     [workflow] = folder.glob("*.yml")
     text = workflow.read_text()
@@ -240,7 +240,10 @@ def test_a_timer_needs_a_time(time_s: float) -> None:
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
-    """As docs/howto/your-stack.md has it, in the clone that `make template` builds; one law is enough."""
+    """The commands of docs/howto/your-stack.md run in the clone that `make template` builds.
+
+    One law is enough.
+    """
     done = template_copy.main(["fq_codel"], FOREBAY_RESULTS=str(tmp_path / "results"))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()

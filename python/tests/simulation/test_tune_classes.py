@@ -15,13 +15,13 @@ from forebay.control.plants import MixedLoop
 from forebay.control.senders import SENDERS
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import Candidate
-from forebay.tuning.ranges import Ranges
+from forebay.tuning.ranges import LinkRange
 
 RTTS = "20ms,80ms,200ms"
 
 
 def test_one_number_of_flows_is_divided_and_all_classes_move_together() -> None:
-    ranges = Ranges.from_texts("5..50Mbit/s", "20..40ms,80ms", "11..40", tcp="cubic,reno")
+    ranges = LinkRange("5..50Mbit/s", "20..40ms,80ms", flows="11..40", senders="cubic,reno")
     assert (ranges.rtts_s, ranges.flows) == ((0.02, 0.08), (11, 40))
     assert ranges.buffer_pkts == 500  # 50 Mbit/s · 80 ms
     assert len(ranges.conditions) == 9
@@ -40,7 +40,7 @@ def test_one_number_of_flows_is_divided_and_all_classes_move_together() -> None:
 
 
 def test_packets_have_all_classes_at_every_place() -> None:
-    ranges = Ranges.from_texts("20Mbit/s", "20..40ms,80ms", "4..10,6", tcp="cubic,reno")
+    ranges = LinkRange("20Mbit/s", "20..40ms,80ms", flows="4..10,6", senders="cubic,reno")
     written = tomllib.loads(check.scenario([candidates.default("pi")], ranges, ""))
     assert [(one["flows"], one["rtt"], one["tcp"]) for one in written["traffic"]] == [
         (4, "20ms", "linux-cubic"),
@@ -55,7 +55,7 @@ def test_packets_have_all_classes_at_every_place() -> None:
 
 def test_a_range_of_one_place_is_the_design_of_its_link() -> None:
     """Where all rest, and the peak of the loop, at the one condition of the range."""
-    ranges = Ranges.from_texts("50Mbit/s", RTTS, "30", "1500B", tcp="cubic")
+    ranges = LinkRange("50Mbit/s", RTTS, flows="30", packet="1500B", senders="cubic")
     params = (("target", "60p"), ("a", "0.0004"), ("b", "0.00039"))
     (local,) = candidates.local_models_at(
         "pi", lambda _place, _flows: params, 60.0, ranges, ranges.conditions
@@ -74,7 +74,7 @@ def test_a_range_of_one_place_is_the_design_of_its_link() -> None:
 
 
 def test_predicted_deviation_is_that_of_packets() -> None:
-    ranges = Ranges.from_texts("20Mbit/s", RTTS, "30", tcp="cubic")
+    ranges = LinkRange("20Mbit/s", RTTS, flows="30", senders="cubic")
     region, point, local = fastest_calm_pi(ranges, 60.0, 0.01)
     assert local.sensitivity <= 2
     one = Candidate("pi", "pi", region.params(point), "listed")
@@ -82,9 +82,9 @@ def test_predicted_deviation_is_that_of_packets() -> None:
     assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.4)
 
 
-def test_a_law_that_is_searched_has_its_rest_at_every_place() -> None:
+def test_a_searched_law_has_an_equilibrium_at_every_operating_point() -> None:
     """At classes whose shares and RTTs differ from place to place."""
-    ranges = Ranges.from_texts("5..50Mbit/s", "20..40ms,80ms", "10..41", tcp="cubic,linux-reno")
+    ranges = LinkRange("5..50Mbit/s", "20..40ms,80ms", flows="10..41", senders="cubic,linux-reno")
     for law in ("red", "stpi"):
         space = candidates.space(law, ranges)
         assert space is not None
@@ -114,14 +114,14 @@ def test_the_command_takes_classes(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"rtt": "20ms,80ms,", "tcp": "cubic"}, '--rtt: found "", allowed: a time'),
-        ({"rtt": RTTS, "tcp": "cubic,reno"}, '--tcp: found "cubic,reno", 2 values beside 3 of'),
-        ({"rtt": RTTS, "flows": "2..30"}, '--flows: found "2..30" for 3 classes, allowed: one'),
-        ({"tcp": "cubic,bbr"}, '--tcp: found "bbr", allowed: reno,'),
+        ({"rtt": "20ms,80ms,", "senders": "cubic"}, 'rtt: "" is not valid; expected a time'),
+        ({"rtt": RTTS, "senders": "cubic,reno"}, 'senders: "cubic,reno": 2 values, but'),
+        ({"rtt": RTTS, "flows": "2..30"}, 'flows: "2..30": there are 3 classes; expected one'),
+        ({"senders": "cubic,bbr"}, 'senders: "bbr" is not valid; expected reno,'),
     ],
 )
 def test_bad_classes_are_one_line(given: dict[str, str], said: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        Ranges.from_texts("20Mbit/s", **{"rtt": "20ms", "flows": "10..30", **given})
+        LinkRange("20Mbit/s", **{"rtt": "20ms", "flows": "10..30", **given})
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)

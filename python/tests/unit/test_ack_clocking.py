@@ -14,10 +14,11 @@ from forebay._native import FlowModel
 from forebay.control import frequency_response, stability_map
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 from forebay.control.design import design
+from forebay.control.link import Link
 
 
 @pytest.mark.parametrize("window", [3.0, 8.0, 20.0, 100.0])
-def test_rest_meets_its_equation_both_ways(window: float) -> None:
+def test_the_equilibrium_satisfies_its_equation_both_ways(window: float) -> None:
     n, kappa = window - 0.5, 7 / 12
 
     def excess(p: float) -> float:
@@ -34,7 +35,7 @@ def test_rest_meets_its_equation_both_ways(window: float) -> None:
 @pytest.mark.parametrize("law", ["pi", "red", "pd-red", "pie"])
 def test_map_and_loop_agree(law: str) -> None:
     """Numbers of all cells at once against one by one."""
-    one = design(law, "15Mbit/s", 60, "200ms", packet="500B")
+    one = design(law, Link("15Mbit/s", "200ms", flows=60, packet="500B"))
     link = one.link
     drawn = stability_map.theory_map(
         law, link, one.params, (40, 160), "rtt", (0.1, 0.3), points=2, windows="sawtooth"
@@ -52,9 +53,9 @@ def test_map_and_loop_agree(law: str) -> None:
                 assert drawn.gain_margin_db[k, i] == pytest.approx(wanted, abs=0.1)
 
 
-def test_more_of_what_is_folded_changes_nothing() -> None:
+def test_more_alias_terms_change_nothing() -> None:
     """With one pole less, Poisson's sum needs more terms."""
-    one = design("pd-red", "15Mbit/s", 60, "200ms", packet="500B", target="175p")
+    one = design("pd-red", Link("15Mbit/s", "200ms", flows=60, packet="500B"), target="175p")
     loop = one.sawtooth
     assert loop is not None
     assert loop.terms.hybrid
@@ -65,19 +66,29 @@ def test_more_of_what_is_folded_changes_nothing() -> None:
 
 
 def test_a_design_has_both() -> None:
-    one = design("pi", "15Mbit/s", 60, "200ms", packet="500B", target="175p")
-    said = one.as_json()
+    one = design("pi", Link("15Mbit/s", "200ms", flows=60, packet="500B"), target="175p")
+    said = one.to_dict()
     assert said["margins"]["gain_db"] == pytest.approx(6.05, abs=0.01)
     assert said["sawtooth"]["margins"]["gain_db"] == pytest.approx(4.80, abs=0.01)
     assert said["sawtooth"]["operating_point"]["probability"] == pytest.approx(6.242e-3, rel=1e-3)
 
 
 def test_windows_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ScenarioError, match='--windows: found "square", allowed: published'):
+    with pytest.raises(ScenarioError, match='windows: "square" is not valid; expected published'):
         stability_map.stability_map(
-            "pi", "40Mbit/s", "2..20", "5..40ms", points=2, windows="square"
+            "pi",
+            Link("40Mbit/s", "40ms", flows=20),
+            flows="2..20",
+            rtt="5..40ms",
+            points=2,
+            windows="square",  # type: ignore[arg-type]
         )
-    with pytest.raises(ScenarioError, match='--windows: found "sawtooth" with --l4s-flows'):
+    with pytest.raises(ScenarioError, match='windows: "sawtooth": there are L4S flows'):
         stability_map.stability_map(
-            "dualpi2", "40Mbit/s", "2..20", "5..40ms", l4s_flows=5, points=2, windows="sawtooth"
+            "dualpi2",
+            Link("40Mbit/s", "40ms", flows=20, l4s_flows=5),
+            flows="2..20",
+            rtt="5..40ms",
+            points=2,
+            windows="sawtooth",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from forebay.control import frequency_response as gain
 from forebay.control import margins, stability_map
 from forebay.control.design import design
 from forebay.control.designed_law import Design
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.control.loop import Loop
 from forebay.control.plants import CoupledPlant
 
@@ -33,7 +33,7 @@ def loop(one: Design) -> Loop:
 
 
 @pytest.mark.parametrize(("law", "l4s_rtt_s"), [("dualpi2", 0.030), ("pi2", 0.045)])
-def test_both_classes_fill_the_link_where_the_windows_rest(law: str, l4s_rtt_s: float) -> None:
+def test_the_equilibrium_windows_of_both_classes_fill_the_link(law: str, l4s_rtt_s: float) -> None:
     """pi2 has one line for both, and so one RTT."""
     rests = both(made(law))
     capacity = 40e6 / 12000
@@ -87,8 +87,8 @@ def test_a_loop_with_a_greater_gain_than_its_margin_is_unstable() -> None:
 
 
 @pytest.mark.parametrize("axis", ["rtt", "rate"])
-def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
-    link = LoadedLink.from_texts("40Mbit/s", "1500B", 100, "60ms", "15ms", "2000p", 5)
+def test_a_map_is_the_loops_of_its_cells(axis: Literal["rtt", "rate"]) -> None:
+    link = Link("40Mbit/s", "60ms", flows=100, packet="1500B", buffer="2000p", l4s_flows=5)
     spans = {"rtt": (0.005, 0.4), "rate": (4e6, 2e8)}
     params = [("target", "15ms")]
     drawn = stability_map.theory_map("dualpi2", link, params, (2, 100), axis, spans[axis], 12)
@@ -97,9 +97,9 @@ def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
     assert (~drawn.stable[drawn.rest == "linear"]).any()
     for row, value in enumerate(drawn.values):
         here = (
-            replace(link, rtt=f"{1e6 * value:.9g}us")
+            link.varied(rtt=f"{1e6 * value:.9g}us")
             if axis == "rtt"
-            else replace(link, rate=f"{round(value)}bit/s")
+            else link.varied(rate=f"{round(value)}bit/s")
         )
         law = CoupledPlant.on_link(here, "dualpi2", params)
         for column in (0, 5, 11):
@@ -116,7 +116,7 @@ def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
 def test_l4s_flows_alone_may_saturate() -> None:
     """At p' = 1/k every packet of L4S is marked, though no more than p'² of the classic ones."""
     law = CoupledPlant.on_link(
-        LoadedLink.from_texts("4Mbit/s", "1500B", 2, "30ms", "15ms", None, 8),
+        Link("4Mbit/s", "30ms", flows=2, packet="1500B", buffer=None, l4s_flows=8),
         "dualpi2",
         [("target", "15ms")],
     )
@@ -144,9 +144,9 @@ def test_the_command_shows_both_classes(cli: Cli) -> None:
 
 
 def test_a_law_that_is_not_coupled_refuses_l4s_flows() -> None:
-    with pytest.raises(ScenarioError, match=r"--l4s-flows: found 5 with pie, .* allowed: 0, or"):
+    with pytest.raises(ScenarioError, match=r"l4s_flows: 5: pie .* expected 0, or"):
         made("pie")
-    with pytest.raises(ScenarioError, match="without an integral"):
-        design("dualpi2", "40Mbit/s", 10, "30ms", overrides={"alpha": 0}, l4s_flows=5)
-    with pytest.raises(ScenarioError, match="--l4s-flows: found -1"):
+    with pytest.raises(ScenarioError, match="has no integral"):
+        design("dualpi2", Link("40Mbit/s", "30ms", flows=10, l4s_flows=5), overrides={"alpha": 0})
+    with pytest.raises(ScenarioError, match="l4s_flows: -1 is not"):
         made(l4s_flows=-1)

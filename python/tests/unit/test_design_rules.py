@@ -10,12 +10,14 @@ import pytest
 from forebay import ScenarioError
 from forebay._native import OperatingPoint
 from forebay.control.design import design
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 
 
 def test_the_link_of_the_issue() -> None:
     """A set-point of an eighth of a second above an RTT of half a second, with CUBIC."""
-    made = design("dualpi2", "926000000bit/s", 21, "496ms", packet="3828B", tcp="cubic")
+    made = design(
+        "dualpi2", Link("926000000bit/s", "496ms", flows=21, packet="3828B", senders="cubic")
+    )
     assert made.stable
     assert made.margins is not None
     assert made.margins.sensitivity <= 2.001
@@ -27,7 +29,7 @@ def test_the_link_of_the_issue() -> None:
 @pytest.mark.parametrize(
     ("rate", "flows", "rtt", "packet", "least"),
     [
-        # Gains that keep clear of a step of PIE's (decision 114).
+        # Gains that keep clear of a step of PIE's (decision 020).
         ("16300000000bit/s", 106, "5.28ms", "1497B", 1.2),
         ("135Mbit/s", 126, "193ms", "1500B", 1.9),
     ],
@@ -35,7 +37,7 @@ def test_the_link_of_the_issue() -> None:
 def test_pies_rule_has_an_integral_with_cubic(
     rate: str, flows: int, rtt: str, packet: str, least: float
 ) -> None:
-    made = design("pie", rate, flows, rtt, packet=packet, tcp="cubic")
+    made = design("pie", Link(rate, rtt, flows=flows, packet=packet, senders="cubic"))
     assert made.loop is not None
     assert made.margins is not None
     assert least < made.margins.sensitivity <= 2.001
@@ -51,7 +53,7 @@ def test_pies_rule_has_an_integral_with_cubic(
 def test_more_flows_of_reno_in_pies_rule_are_more_gain() -> None:
     """|1/(1 + L)| rises with the flows that the rule is asked for, so that a search finds its
     edge."""
-    link = LoadedLink.from_texts("50Mbit/s", "1500B", 20, "40ms", tcp="cubic")
+    link = Link("50Mbit/s", "40ms", flows=20, packet="1500B", senders="cubic")
     law = link.model("pie", [])
     wanted = OperatingPoint(15, 0.05, law.capacity_pkts_per_s)
     gains = [
@@ -70,16 +72,16 @@ def test_more_flows_of_reno_in_pies_rule_are_more_gain() -> None:
 @pytest.mark.parametrize("tcp", ["cubic", "linux-reno"])
 def test_a_self_tuning_law_begins_with_the_load_that_it_will_find(tcp: str) -> None:
     """It was given 198,000 flows: a rule's answer moves no loop of a law that tunes itself."""
-    made = design("stpi", "145Mbit/s", 46, "38.7ms", packet="1500B", tcp=tcp)
+    made = design("stpi", Link("145Mbit/s", "38.7ms", flows=46, packet="1500B", senders=tcp))
     point = made.point
     reno = point.capacity_pkts_per_s * point.rtt_s * math.sqrt(point.probability / 2)
     assert float(dict(made.params)["flows"]) == pytest.approx(reno, rel=0.01)
 
 
 def test_a_loop_of_rates_that_nothing_makes_stable_is_refused() -> None:
-    link = ("188Mbit/s", 68, "39.3ms")
+    link = Link("188Mbit/s", "39.3ms", flows=68)
     with pytest.raises(ScenarioError, match="stable with no alpha: with 17 packets a flow"):
-        design("avq", *link)
-    by_hand = design("avq", *link, overrides={"alpha": "0.1"})
+        design("avq", link)
+    by_hand = design("avq", link, overrides={"alpha": "0.1"})
     assert not by_hand.stable and dict(by_hand.params)["alpha"] == "0.1"
-    assert design("avq", "15Mbit/s", 230, "200ms", packet="1000B", target="20p").stable
+    assert design("avq", Link("15Mbit/s", "200ms", flows=230, packet="1000B"), target="20p").stable

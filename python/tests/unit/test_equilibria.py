@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 
 from forebay._native import OperatingPoint
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.control.plants import MixedPlant
 
 PLACES = [
@@ -63,12 +63,10 @@ def bisected(plant: MixedPlant, flows: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("rtt", "tcp"), PLACES)
 @pytest.mark.parametrize(("law", "params"), LAWS)
-def test_all_rest_where_bisection_finds_it(
+def test_every_equilibrium_agrees_with_bisection(
     law: str, params: list[tuple[str, str]], rtt: str, tcp: str
 ) -> None:
-    link = LoadedLink.from_texts(
-        "50Mbit/s", "1500B", 30, rtt, buffer="2000p", target="60p", tcp=tcp
-    )
+    link = Link("50Mbit/s", rtt, flows=30, packet="1500B", buffer="2000p", senders=tcp)
     plant = MixedPlant.on_link(link, law, params)
     compared = 0
     for flows in (3.0, 30.0, 300.0):

@@ -11,6 +11,7 @@ from designs import scaled_design as made
 
 from forebay.control import expected_queue, frequency_response
 from forebay.control.design import design
+from forebay.control.link import Link
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 1.3])
@@ -19,10 +20,14 @@ def test_a_gaussian_that_is_cut_at_zero_and_keeps_its_mean(share: float) -> None
     centre = expected_queue._centre(share)
     kept = np.maximum(0.0, draws + centre)
     assert kept.mean() == pytest.approx(1, rel=5e-3)
-    assert expected_queue._kept(share) == pytest.approx((draws + centre > 0).mean(), abs=2e-3)
+    assert expected_queue._clipped_gain(share) == pytest.approx(
+        (draws + centre > 0).mean(), abs=2e-3
+    )
     # The gain of a limiter for a Gaussian: its covariance with the input over the variance.
-    assert expected_queue._kept(share) == pytest.approx(np.mean(kept * draws) / share**2, rel=1e-2)
-    deviation, missing = expected_queue._cut(20.0, 20.0 * share)
+    assert expected_queue._clipped_gain(share) == pytest.approx(
+        np.mean(kept * draws) / share**2, rel=1e-2
+    )
+    deviation, missing = expected_queue._clipped(20.0, 20.0 * share)
     assert deviation == pytest.approx(20 * kept.std(), rel=1e-2)
     assert missing == pytest.approx(
         20 * np.maximum(0.0, -draws - centre).mean(), rel=2e-2, abs=1e-3
@@ -70,7 +75,7 @@ def test_stepping_an_uncut_loop_is_its_spectrum(law: str) -> None:
     assert abs(seen.missing_pkts) < 1e-9
 
 
-def test_what_a_cut_leaves_of_a_sine() -> None:
+def test_the_describing_function_of_a_clipped_sine_is_exact() -> None:
     turn = 2 * math.pi * np.arange(4096) / 4096
     for swing in (1.5, 4.0, 30.0):
         kept = expected_queue.fundamental_share(swing)
@@ -86,14 +91,17 @@ def test_what_a_cut_leaves_of_a_sine() -> None:
         assert kept == pytest.approx(2 * np.mean(wave * np.sin(turn)) / swing, rel=1e-3)
 
 
-def test_a_stable_loop_does_not_swing() -> None:
+def test_a_stable_loop_has_no_limit_cycle() -> None:
     assert made("pi", ("30Mbit/s", 60, "200ms", "200p")).cycle is None
 
 
 def test_a_gain_beyond_every_balance_has_no_cycle() -> None:
     """A thousand times too much: the design says that it is unstable, and no more."""
     far = design(
-        "pi", "15Mbit/s", 60, "200ms", packet="500B", target="175p", overrides={"a": 0.5, "b": 0.49}
+        "pi",
+        Link("15Mbit/s", "200ms", flows=60, packet="500B"),
+        target="175p",
+        overrides={"a": 0.5, "b": 0.49},
     )
     assert not far.stable
     assert far.cycle is None

@@ -40,11 +40,11 @@ def test_an_experiment_has_several_spellings(here: Path, name: str) -> None:
     assert names.stem(name) == "pi-pd-load"
 
 
-def test_files_beside_an_experiment_are_found(here: Path) -> None:
+def test_files_in_the_folder_of_an_experiment_are_read(here: Path) -> None:
     assert list(experiment.read("arrivals/uplink").files) == ["uplink.pcap"]
 
 
-def test_what_is_here_comes_first(here: Path) -> None:
+def test_the_working_directory_comes_before_the_package(here: Path) -> None:
     mine = here / "experiments" / "pi-pd"
     mine.mkdir(parents=True)
     (mine / "load.toml").write_text(SCENARIO)
@@ -60,7 +60,7 @@ def test_what_is_here_comes_first(here: Path) -> None:
     assert names.stem("pi-pd/load") == "load"
 
 
-def test_papers_are_found_beside_those_of_ones_own(here: Path) -> None:
+def test_own_papers_are_listed_with_those_of_the_package(here: Path) -> None:
     folder = here / "experiments" / "mine"
     folder.mkdir(parents=True)
     (folder / "one.toml").write_text(SCENARIO)

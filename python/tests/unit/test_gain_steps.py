@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from forebay.control.design import design
+from forebay.control.link import Link
 from forebay.report import designs
 
 #: Signals per packet where PIE's own probability is 0.01: its sum passes 0.85 first (RFC 8033
@@ -17,10 +18,10 @@ AT_ONE_PERCENT = 0.01 / (1.85 - 0.5 * 0.01)
 
 
 def test_a_step_stands_where_rfc_8033_has_it() -> None:
-    made = design("pie", "30Mbit/s", 80, "200ms")
+    made = design("pie", Link("30Mbit/s", "200ms", flows=80))
     p0 = made.point.probability
     assert p0 > AT_ONE_PERCENT
-    slow = design("pie", "30Mbit/s", 60, "200ms", overrides={"crossover": "0.5"})
+    slow = design("pie", Link("30Mbit/s", "200ms", flows=60), overrides={"crossover": "0.5"})
     found = slow.gain_step
     assert found is not None
     assert math.isclose(found.probability, AT_ONE_PERCENT, rel_tol=1e-3)
@@ -35,7 +36,7 @@ def test_a_step_stands_where_rfc_8033_has_it() -> None:
 @pytest.mark.parametrize("law", ["pi", "pi2", "rem", "stpi"])
 def test_laws_with_smooth_gains_have_no_steps(law: str) -> None:
     for flows in (12, 30, 60):
-        assert design(law, "30Mbit/s", flows, "200ms").gain_step is None
+        assert design(law, Link("30Mbit/s", "200ms", flows=flows)).gain_step is None
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0, 4.0])
@@ -58,12 +59,16 @@ def test_a_change_that_crosses_a_step_loses_a_share_of_its_square(factor: float)
 
 
 def test_a_design_for_prague_stays_within_a_step() -> None:
-    made = design("pie", "278Mbit/s", 23, "17ms", packet="687B", target="215p", tcp="prague")
+    made = design(
+        "pie", Link("278Mbit/s", "17ms", flows=23, packet="687B", senders="prague"), target="215p"
+    )
     assert made.stable and made.gain_step is None
     assert "within one step of the law's gains" in designs.paragraph(made)
 
 
-def test_a_design_says_what_a_step_does() -> None:
-    text = designs.paragraph(design("pie", "30Mbit/s", 60, "200ms"))
+def test_a_design_explains_the_effect_of_a_gain_step() -> None:
+    text = designs.paragraph(design("pie", Link("30Mbit/s", "200ms", flows=60)))
     assert "will stand above the set-point" in text and "PI2 has no such steps" in text
-    assert "above the set-point" not in designs.paragraph(design("pi2", "30Mbit/s", 60, "200ms"))
+    assert "above the set-point" not in designs.paragraph(
+        design("pi2", Link("30Mbit/s", "200ms", flows=60))
+    )

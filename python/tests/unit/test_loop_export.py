@@ -18,14 +18,14 @@ from scipy import signal
 import forebay
 from forebay.control.designed_law import LoopPicture
 
-LINK = ("15Mbit/s", 60, "200ms", "500B")
+LINK = forebay.Link("15Mbit/s", "200ms", flows=60, packet="500B")
 
 
 @pytest.mark.filterwarnings("ignore:stability_margins")
 def test_python_control_finds_the_same_margins() -> None:
     control = pytest.importorskip("control")
     for law in ("pi", "pid", "rem"):
-        design = forebay.design(law, *LINK)
+        design = forebay.design(law, LINK)
         margins = design.margins
         assert margins is not None
         made = design.to_control()
@@ -44,7 +44,7 @@ def test_python_control_finds_the_same_margins() -> None:
 
 def test_a_law_without_a_sampler_has_pade() -> None:
     control = pytest.importorskip("control")
-    design = forebay.design("red", *LINK)
+    design = forebay.design("red", LINK)
     made = design.to_control(order=8)
     omega = np.array([0.05, 0.5, 5.0])
     exact = design.loop.response(omega)  # type: ignore[union-attr]
@@ -55,7 +55,7 @@ def test_a_law_without_a_sampler_has_pade() -> None:
 
 
 def test_files_have_plant_law_and_loop(tmp_path: Path) -> None:
-    design = forebay.design("pi", *LINK)
+    design = forebay.design("pi", LINK)
     loop = design.loop
     assert loop is not None
     for name in ("loop.mat", "loop.json", "loop.csv"):
@@ -93,7 +93,7 @@ def test_octave_finds_the_same_crossover(tmp_path: Path) -> None:
     octave = shutil.which("octave-cli") or shutil.which("octave")
     if octave is None:
         pytest.skip("no octave on this machine")
-    design = forebay.design("pi", *LINK)
+    design = forebay.design("pi", LINK)
     assert design.margins is not None
     design.to_mat(tmp_path / "loop.mat")
     line = (
@@ -112,10 +112,10 @@ def test_octave_finds_the_same_crossover(tmp_path: Path) -> None:
 
 
 def test_a_design_draws_itself() -> None:
-    design = forebay.design("pi", *LINK)
+    design = forebay.design("pi", LINK)
     for kind in get_args(LoopPicture):
         assert design.plot(kind).png().startswith(b"\x89PNG")
     top, bottom = design.plant
     assert len(top) == 1 and len(bottom) == 3
     with pytest.raises(forebay.ScenarioError, match="acts on rates"):
-        forebay.design("avq", *LINK, overrides={"alpha": 0.15}).plot()
+        forebay.design("avq", LINK, overrides={"alpha": 0.15}).plot()

@@ -52,7 +52,7 @@ def widths(svg: str) -> list[float]:
     return sorted(pixel(svg) * width for width in found if pixel(svg) * width != 1)
 
 
-def test_one_drawing_gives_what_two_do() -> None:
+def test_png_and_svg_of_one_drawing_equal_separate_drawings() -> None:
     svg, png = drawn_again().svg("name"), drawn_again().png()
     files, vectors = drawn_again().rendered("figure", "name")
     assert files == {"figure.png": png}

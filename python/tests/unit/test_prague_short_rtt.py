@@ -1,5 +1,5 @@
 """Prague in round trips below 25 ms: the queue is an integral of p, and ACKs are the flows' clock.
-Verdicts against the nonlinear equations of docs/explanation/theory.md, section 11, in time."""
+Verdicts against the nonlinear equations of docs/explanation/theory.md ("Senders other than Reno") in time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 
 from forebay.control.design import design
-from forebay.control.loaded_link import LoadedLink
+from forebay.control.link import Link
 from forebay.control.loop import Loop, count_loops
 from forebay.control.plants import plant_on
 from forebay.control.stability_map import theory_map as stability_map
@@ -60,16 +60,20 @@ def growth(loop: Loop, flows: float, rtt_s: float, turns: float = 800.0) -> floa
     return 0.0 if late < 1e-6 else float(late / early)
 
 
-def test_drawn_links_and_gains_are_what_the_equations_do() -> None:
+def test_random_links_agree_with_the_equations_in_time() -> None:
     rng = np.random.default_rng(9)
     verdicts: list[bool] = []
     while len(verdicts) < 10:
         rate, rtt, flows = np.exp(rng.uniform(np.log([20, 3, 4]), np.log([300, 20, 40])))
         per_s = 1e6 * rate / 12_000
         target = max(20, round(per_s * 1e-3 * rtt * rng.uniform(0.2, 0.6)))
-        link = LoadedLink.from_texts(
-            f"{rate:.4g}Mbit/s", "1500B", round(flows), f"{rtt:.4g}ms", f"{target}p", tcp="prague"
-        )
+        link = Link(
+            f"{rate:.4g}Mbit/s",
+            f"{rtt:.4g}ms",
+            flows=round(flows),
+            packet="1500B",
+            senders="prague",
+        ).with_buffer_for(target)
         a = 10 ** rng.uniform(-1.5, 1) / (per_s * 1e-3 * rtt)
         b = a * (1 - 10 ** rng.uniform(-3.5, -1))
         params = [("target", f"{target}p"), ("a", f"{a:.9g}"), ("b", f"{b:.12g}")]
@@ -90,8 +94,8 @@ def test_drawn_links_and_gains_are_what_the_equations_do() -> None:
 @pytest.mark.parametrize(
     ("rate", "flows", "rtt"), [("50Mbit/s", 10, "10ms"), ("100Mbit/s", 20, "15ms")]
 )
-def test_a_design_is_calm(rate: str, flows: int, rtt: str) -> None:
-    made = design("pi", rate, flows, rtt, packet="1500B", tcp="prague")
+def test_a_design_is_robust(rate: str, flows: int, rtt: str) -> None:
+    made = design("pi", Link(rate, rtt, flows=flows, packet="1500B", senders="prague"))
     assert made.loop is not None
     assert made.margins is not None
     assert made.stable
@@ -104,7 +108,7 @@ def test_a_design_is_calm(rate: str, flows: int, rtt: str) -> None:
 
 
 def test_a_map_has_the_verdicts_of_roots() -> None:
-    link = LoadedLink.from_texts("150Mbit/s", "1200B", 300, "80ms", "60p", tcp="prague")
+    link = Link("150Mbit/s", "80ms", flows=300, packet="1200B", senders="prague")
     params = [("target", "60p"), ("a", "1.5e-3"), ("b", "1.45e-3")]
     drawn = stability_map("pi", link, params, (4, 300), "rtt", (0.003, 0.08), points=7)
     compared = 0

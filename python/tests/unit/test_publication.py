@@ -43,7 +43,7 @@ def test_each_kind_of_content_is_written_as_its_name_says(tmp_path: Path) -> Non
     assert text.parent.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_what_fails_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+def test_a_failed_publication_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     publish(tmp_path / "out", {"a.txt": "old", "b.txt": "old"})
 
     def fail(path: Path) -> None:
@@ -65,7 +65,7 @@ def test_former_files_go_and_others_stay(tmp_path: Path) -> None:
     assert names(tmp_path) == ["mine.txt", "old-2.png"]
 
 
-def test_an_interruption_keeps_what_it_is_told_to(tmp_path: Path) -> None:
+def test_an_interruption_keeps_only_the_folder_named_by_keep(tmp_path: Path) -> None:
     for keep, left in [("figures", ["figures"]), ("", [])]:
         out = tmp_path / (keep or "nothing")
         with pytest.raises(KeyboardInterrupt), publication(out, keep=keep) as unfinished:
@@ -75,7 +75,7 @@ def test_an_interruption_keeps_what_it_is_told_to(tmp_path: Path) -> None:
         assert (names(out) if out.exists() else []) == left
 
 
-def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
+def test_links_and_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
     real, link = tmp_path / "real.md", tmp_path / "link.md"
     real.write_text("old")
     link.symlink_to(real)

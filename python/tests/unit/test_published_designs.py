@@ -10,25 +10,27 @@ import pytest
 
 from forebay import ScenarioError, _native
 from forebay._native import LawModel, OperatingPoint, averaging_design, critical_load_time_s
-from forebay.campaign import control_figures
+from forebay.campaign.control_figures import of_paper
 from forebay.control.delay_system import DelaySystem, RateLoop
 from forebay.control.design import design
+from forebay.control.link import Link
 from forebay.control.plant import PublishedPlant
 
+PI_PD, STAQM_FIGURES = of_paper("pi-pd"), of_paper("staqm")
 STAQM: dict[str, Any] = {
     "rate": "15Mbit/s",
     "packet": "500B",
     "rtt": "200ms",
-    "target": "175p",
     "buffer": "800p",
 }
+TARGET = "175p"
 
 
 def test_example_1_of_pi_pd() -> None:
     point = OperatingPoint(60, 0.2467, 3750)
     assert point.plant_gain == pytest.approx(117187.5)
     assert (point.tcp_pole, point.queue_pole) == pytest.approx((0.53, 4.05), rel=0.01)
-    figures = control_figures.without_control(point)
+    figures = PI_PD.without_control(point)
     assert figures.omega_n == pytest.approx(342.3, abs=0.1)
     assert figures.xi == pytest.approx(0.0067, abs=5e-5)
     assert 100 * figures.overshoot == pytest.approx(97.92, abs=0.005)
@@ -41,7 +43,7 @@ def test_example_1_of_pi_pd() -> None:
 def test_section_5_1_of_bigdeli() -> None:
     point = OperatingPoint(15, 0.24, 1875)
     assert (point.tcp_pole, point.queue_pole) == pytest.approx((0.28, 4.17), rel=0.01)
-    figures = control_figures.without_control(point)
+    figures = PI_PD.without_control(point)
     assert figures.omega_n == pytest.approx(342.33, abs=0.01)
     assert figures.xi == pytest.approx(6.495e-3, rel=1e-3)
     assert figures.rise_exact_s == pytest.approx(4.608e-3, abs=1e-6)
@@ -53,8 +55,8 @@ def test_section_5_1_of_bigdeli() -> None:
 
 def test_the_step_of_figure_3_is_the_formulas() -> None:
     point = OperatingPoint(60, 0.2467, 3750)
-    figures = control_figures.without_control(point)
-    time_s, queue = control_figures.unit_step(point, 2.0, 40_000)
+    figures = PI_PD.without_control(point)
+    time_s, queue = PI_PD.unit_step(point, 2.0, 40_000)
     rest = 1 - figures.error_at_rest
     assert queue.max() / rest - 1 == pytest.approx(figures.overshoot, rel=1e-3)
     assert time_s[queue.argmax()] == pytest.approx(math.pi / figures.omega_d, rel=0.01)
@@ -68,7 +70,7 @@ def test_the_step_of_figure_3_is_the_formulas() -> None:
 )
 @pytest.mark.parametrize("law", ["pi", "stpi"])
 def test_pi_of_staqm(law: str, flows: int, a: float, b: float) -> None:
-    gains = design(law, flows=flows, **STAQM).gains
+    gains = design(law, Link(flows=flows, **STAQM), target=TARGET).gains
     assert gains["a"] == pytest.approx(a, rel=1e-3)
     assert gains["b"] == pytest.approx(b, rel=1e-3)
 
@@ -76,7 +78,10 @@ def test_pi_of_staqm(law: str, flows: int, a: float, b: float) -> None:
 def test_pi_of_hollot() -> None:
     # pi-pd Table 1 is 1.822e-5 and 1.816e-5, without the factor |jω_g·R + 1| = 1.0084 of (4).
     designed = design(
-        "pi", "30Mbit/s", 60, "246.7ms", target="0.001p", buffer="800p", overrides={"beta": 0}
+        "pi",
+        Link("30Mbit/s", "246.7ms", flows=60, buffer="800p"),
+        target="0.001p",
+        overrides={"beta": 0},
     )
     assert designed.gains["a"] == pytest.approx(1.0084 * 1.822e-5, rel=2e-3)
     assert designed.gains["b"] == pytest.approx(1.0084 * 1.816e-5, rel=2e-3)
@@ -84,14 +89,17 @@ def test_pi_of_hollot() -> None:
 
 def test_pid_of_pi_pd() -> None:
     # (16), for R = 0.246 s with 200 packets in the queue; the law gets a twentieth of it.
-    designed = design("pid", "30Mbit/s", 60, "192.667ms", target="200p", buffer="800p")
+    designed = design("pid", Link("30Mbit/s", "192.667ms", flows=60, buffer="800p"), target="200p")
     for name, printed in [("k_p", 1.24e-3), ("k_i", 6.23e-4), ("k_d", 1.02e-4)]:
         assert designed.gains[f"{name}_placed"] == pytest.approx(printed, rel=0.01)
         assert designed.gains[name] == pytest.approx(0.05 * printed, rel=0.01)
     assert designed.stable
     # What was placed without the delay is unstable with it.
     placed = design(
-        "pid", "30Mbit/s", 60, "192.667ms", target="200p", buffer="800p", overrides={"tuning": 1}
+        "pid",
+        Link("30Mbit/s", "192.667ms", flows=60, buffer="800p"),
+        target="200p",
+        overrides={"tuning": 1},
     )
     assert placed.gains["k_p"] == pytest.approx(1.24e-3, rel=0.01)
     assert not placed.stable
@@ -99,7 +107,9 @@ def test_pid_of_pi_pd() -> None:
 
 def test_red_of_staqm_appendix_d() -> None:
     # R = 0.15 s with the 5 ms of the target.
-    designed = design("stred", "622Mbit/s", 1000, "145ms", packet="500B", target="777.5p")
+    designed = design(
+        "stred", Link("622Mbit/s", "145ms", flows=1000, packet="500B"), target="777.5p"
+    )
     for name, printed in [
         ("k_red", 5.495e-3),
         ("l_red", 3.294e-6),
@@ -118,7 +128,7 @@ def test_the_response_time_of_figure_12() -> None:
 
 @pytest.mark.parametrize(("rtt_s", "printed"), [(0.1, 0.325), (0.25, 0.81)])
 def test_critical_time_constants_of_figure_11(rtt_s: float, printed: float) -> None:
-    assert control_figures.critical_stpi_s(0.5, rtt_s) == pytest.approx(printed, rel=0.01)
+    assert STAQM_FIGURES.critical_stpi_s(0.5, rtt_s) == pytest.approx(printed, rel=0.01)
     assert critical_load_time_s(0.5, rtt_s) == pytest.approx(printed, rel=0.01)
 
 
@@ -126,22 +136,22 @@ def test_critical_time_constants_of_figure_11(rtt_s: float, printed: float) -> N
 def test_figure_11_by_its_formula_and_by_counting(beta: float) -> None:
     for rtt_s in (0.05, 0.2):
         formula = critical_load_time_s(beta, rtt_s)
-        assert control_figures.critical_stpi_s(beta, rtt_s) == pytest.approx(formula, rel=1e-3)
+        assert STAQM_FIGURES.critical_stpi_s(beta, rtt_s) == pytest.approx(formula, rel=1e-3)
 
 
 def test_figure_11_blows_up() -> None:
     assert critical_load_time_s(0.86, 0.1) > 100
     assert math.isinf(critical_load_time_s(0.861, 0.1))
-    assert math.isinf(control_figures.critical_stpi_s(0.861, 0.1))
+    assert math.isinf(STAQM_FIGURES.critical_stpi_s(0.861, 0.1))
 
 
 def test_figure_29_grows_with_the_phase_and_falls_with_the_load() -> None:
-    times = [control_figures.critical_stred_s(phase, 0.006, 0.15) for phase in (50, 70, 85)]
+    times = [STAQM_FIGURES.critical_stred_s(phase, 0.006, 0.15) for phase in (50, 70, 85)]
     assert times == sorted(times)
-    loads = [control_figures.critical_stred_s(85, ratio, 0.15) for ratio in (0.002, 0.006, 0.02)]
+    loads = [STAQM_FIGURES.critical_stred_s(85, ratio, 0.15) for ratio in (0.002, 0.006, 0.02)]
     assert loads == sorted(loads, reverse=True)
     # On the line the rightmost pair is on the axis.
-    root = control_figures.stred(85, 0.006, 0.15, 1 / times[-1]).rightmost()
+    root = STAQM_FIGURES.stred(85, 0.006, 0.15, 1 / times[-1]).rightmost()
     assert abs(root.real) < 1e-3 * abs(root.imag)
 
 
@@ -195,7 +205,9 @@ def test_the_bound_of_avq_is_where_its_roots_reach_the_axis() -> None:
 def test_pi_crosses_where_it_is_designed_to(flows: int, rtt_ms: int) -> None:
     # Sampling at 160 Hz moves the crossover little.
     designed = design(
-        "pi", "15Mbit/s", flows, f"{rtt_ms}ms", packet="500B", target="50p", buffer="800p"
+        "pi",
+        Link("15Mbit/s", f"{rtt_ms}ms", flows=flows, packet="500B", buffer="800p"),
+        target="50p",
     )
     margins = designed.margins
     assert margins is not None
@@ -209,17 +221,12 @@ def test_pi_crosses_where_it_is_designed_to(flows: int, rtt_ms: int) -> None:
 
 @pytest.mark.parametrize(("flows", "rtt_ms"), [(40, 100), (60, 200), (200, 150)])
 def test_the_bound_of_pi_pd_is_where_it_oscillates(flows: int, rtt_ms: int) -> None:
-    arguments: dict[str, Any] = {
-        "rate": "30Mbit/s",
-        "flows": flows,
-        "rtt": f"{rtt_ms}ms",
-        "target": "150p",
-        "buffer": "800p",
-    }
-    at_bound = design("pi-pd", **arguments, overrides={"gain_margin": 1})
+    link = Link("30Mbit/s", f"{rtt_ms}ms", flows=flows, buffer="800p")
+    at_bound = design("pi-pd", link, target="150p", overrides={"gain_margin": 1})
     assert at_bound.gains["interval_s"] <= at_bound.gains["interval_bound_s"]
+    alpha = at_bound.gains["alpha_bound"]
     below, above = (
-        design("pi-pd", **arguments, overrides={"alpha": factor * at_bound.gains["alpha_bound"]})
+        design("pi-pd", link, target="150p", overrides={"alpha": factor * alpha})
         for factor in (0.98, 1.02)
     )
     assert below.stable
@@ -240,7 +247,7 @@ def test_the_bound_of_pi_pd_is_where_it_oscillates(flows: int, rtt_ms: int) -> N
 def test_designs_are_stable_where_they_are_meant(
     law: str, rate: str, flows: int, rtt: str, target: str
 ) -> None:
-    designed = design(law, rate, flows, rtt, target=target)
+    designed = design(law, Link(rate, rtt, flows=flows), target=target)
     assert designed.stable
     margins = designed.margins
     assert margins is not None
@@ -250,7 +257,7 @@ def test_designs_are_stable_where_they_are_meant(
 
 
 def test_the_step_settles_as_the_slowest_root_says() -> None:
-    designed = design("pi", flows=60, **STAQM)
+    designed = design("pi", Link(flows=60, **STAQM), target=TARGET)
     assert designed.loop is not None
     time_s, queue = designed.loop.step(4 * designed.settling_s)
     peak = np.abs(queue).max()
@@ -281,20 +288,22 @@ def test_roots_move_with_the_delay() -> None:
     ],
 )
 def test_a_set_point_is_the_same_as_an_option_and_as_a_parameter(law: str) -> None:
-    link: Any = {"rate": "50Mbit/s", "packet": "1000B", "flows": 120, "rtt": "80ms"}
+    link = Link("50Mbit/s", "80ms", flows=120)
     try:
-        option = design(law, **link, target="300p")
+        option = design(law, link, target="300p")
     except ScenarioError as refused:
         with pytest.raises(ScenarioError) as error:
-            design(law, **link, overrides={"target": "300p"})
+            design(law, link, overrides={"target": "300p"})
         assert str(error.value) == str(refused)
     else:
-        param = design(law, **link, overrides={"target": "300p"})
-        assert (param.as_json(), param.toml()) == (option.as_json(), option.toml())
+        param = design(law, link, overrides={"target": "300p"})
+        assert (param.to_dict(), param.toml()) == (option.to_dict(), option.toml())
         if law == "pi":
             assert option.gains["a"] == pytest.approx(2.11e-4, rel=2e-3)
 
 
 def test_two_set_points_are_refused() -> None:
-    with pytest.raises(ScenarioError, match='"200p" beside --target "300p"'):
-        design("pi", "50Mbit/s", 120, "80ms", target="300p", overrides={"target": "200p"})
+    with pytest.raises(ScenarioError, match=r'target: "300p".*"200p"'):
+        design(
+            "pi", Link("50Mbit/s", "80ms", flows=120), target="300p", overrides={"target": "200p"}
+        )

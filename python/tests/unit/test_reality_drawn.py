@@ -44,7 +44,7 @@ def test_each_is_a_scenario(engine: str) -> None:
         experiment.read(linux.scenario(case["case"], tuple(case["window"]), engine))
 
 
-def test_what_linux_did_is_kept_for_the_scenarios_as_they_are() -> None:
+def test_kept_runs_of_linux_belong_to_the_present_scenarios() -> None:
     known = {
         (it["id"], fidelity_guest.digest(linux.scenario(it["case"], tuple(it["window"]), "kernel")))
         for it in CASES

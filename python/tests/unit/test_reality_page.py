@@ -43,7 +43,7 @@ def frame(delays_s: list[float]) -> pl.DataFrame:
     )
 
 
-def test_what_linux_did_is_kept_beside_what_it_did_before(tmp_path: Path) -> None:
+def test_new_runs_of_linux_are_added_to_those_kept_before(tmp_path: Path) -> None:
     runs, before, other = tmp_path / "kernel.csv", frame([0.02, 0.03]), frame([0.05])
     kept = reality.kept(runs)
     kept.add(pl.concat([before, other.with_columns(law=pl.lit("blue"))]))
@@ -68,7 +68,7 @@ def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
         assert f"| mean delay (ms) | {int(agrees)} | 1 | {int(proven)} |" in page
 
 
-def test_what_linux_did_is_kept_for_the_page(tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_page_is_written_from_kept_runs_of_linux(tmp_path: Path, monkeypatch: Any) -> None:
     packets, kernel = frame([0.0230, 0.0231, 0.0229]), frame([0.02, 0.0201, 0.0199])
     packets.write_parquet(tmp_path / "packets.parquet")
     kernel.write_parquet(tmp_path / "kernel.parquet")

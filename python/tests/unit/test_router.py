@@ -40,7 +40,7 @@ def test_a_queue_with_a_shaper_holds_itself_to_the_rate() -> None:
     assert "    option script 'piece_of_cake.qos'" in found.sqm
 
 
-def test_what_is_rounded_is_said() -> None:
+def test_a_rounded_parameter_has_a_comment() -> None:
     lines = list(router.lines("pie", [("alpha", 0.1)], **LINK))
     assert (
         lines[1]

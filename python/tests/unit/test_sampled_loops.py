@@ -20,6 +20,7 @@ from forebay.control import margins
 from forebay.control.delay_system import DelaySystem
 from forebay.control.design import design
 from forebay.control.frequency_response import Terms
+from forebay.control.link import Link
 from forebay.control.loop import Loop
 from forebay.control.plant import PublishedPlant
 
@@ -144,7 +145,9 @@ def test_a_sampled_loops_roots_satisfy_its_equation() -> None:
 
 def test_a_nearly_cancelled_root_is_how_long_a_loop_settles() -> None:
     """Beyond 300 intervals of delay: TCP's pole, which REM's zero is on, and the root beside it."""
-    made = design("rem", "17300000000bit/s", 1559, "339ms", packet="3056B", target="683234p")
+    made = design(
+        "rem", Link("17300000000bit/s", "339ms", flows=1559, packet="3056B"), target="683234p"
+    )
     assert made.settling_s == pytest.approx(4 / made.point.tcp_pole, rel=1e-3)
     assert made.settling_s == pytest.approx(1545, rel=1e-3)
 
@@ -156,7 +159,9 @@ def test_a_delay_is_as_old_as_its_head_has_waited(law: str) -> None:
     rng = np.random.default_rng(21)
     for _ in range(4):
         rate, rtt, flows = np.exp(rng.uniform(np.log([20, 10, 5]), np.log([1000, 60, 60])))
-        made = design(law, f"{rate:.4g}Mbit/s", round(flows), f"{rtt:.4g}ms", "1500B")
+        made = design(
+            law, Link(f"{rate:.4g}Mbit/s", f"{rtt:.4g}ms", flows=round(flows), packet="1500B")
+        )
         loop, point = made.loop, made.point
         assert loop is not None
         assert loop.interval_s is not None
@@ -259,7 +264,7 @@ def test_advanced_systems_are_refused() -> None:
 # --- maps ------------------------------------------------------------------------------------
 
 
-def test_an_inner_loop_that_nearly_swings_hides_no_root() -> None:
+def test_a_lightly_damped_inner_loop_hides_no_root() -> None:
     """Of PD-RED where RED alone is 0.05 dB from its own edge: L_s has a peak there that is narrower
     than the steps of a grid, and roots find the edge at 0.0173 dB."""
     there = Terms(
@@ -277,7 +282,7 @@ def test_an_inner_loop_that_nearly_swings_hides_no_root() -> None:
         assert (margins.unstable_roots(more) == 0) == (roots.roots(more)[0].real < 0)
 
 
-def test_a_line_of_frequencies_is_what_each_of_them_is() -> None:
+def test_an_array_of_frequencies_gives_the_values_of_each() -> None:
     """Loops of two paths, as rows and alone; with the folds that matter, and with all."""
     rng = np.random.default_rng(5)
 

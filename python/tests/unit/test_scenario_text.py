@@ -48,7 +48,7 @@ def dumbbells(draw: st.DrawFn) -> Dumbbell:
 
 @settings(deadline=None)
 @given(dumbbells())
-def test_what_is_written_is_read_back(written: Dumbbell) -> None:
+def test_a_written_scenario_is_read_back_unchanged(written: Dumbbell) -> None:
     text = written.text()
     document = tomllib.loads(text)
     assert document["title"] == written.title

@@ -47,7 +47,7 @@ def again(read: qdiscs.Qdisc) -> list[str]:
 
 
 @pytest.mark.parametrize("others", [False, True], ids=["defaults", "others"])
-def test_what_is_printed_is_read(others: bool) -> None:
+def test_printed_lines_are_read_as_the_same_law(others: bool) -> None:
     """For every law that the kernel has: the same law, rate and buffer, and the same lines."""
     seen = set()
     for law in registries.laws():
@@ -75,7 +75,7 @@ PUBLISHED = tomllib.loads(Path(__file__).with_name("published_lines.toml").read_
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_published_lines_mean_what_linux_does_with_them(name: str) -> None:
+def test_published_lines_are_read_as_linux_interprets_them(name: str) -> None:
     expected = dict(PUBLISHED[name])
     qdisc = qdiscs.read(expected.pop("text"), 1500)
     law = qdisc.law.table()
@@ -317,7 +317,7 @@ def test_htb_borrows_no_more_than_its_ancestors_have() -> None:
         ("tbf rate 808kbit burst 1695 latency 300ms", 1514),
     ],
 )
-def test_what_a_shaper_counts_is_in_the_rate(text: str, bps: int) -> None:
+def test_the_rate_accounts_for_the_bytes_that_a_shaper_counts(text: str, bps: int) -> None:
     qdisc = qdiscs.read(f"tc qdisc add dev eth0 root handle 1: {text}", 1500)
     assert qdisc.rate_bps == round(808_000 * 1500 / bps)
 
@@ -366,7 +366,7 @@ def test_a_device_has_the_header_of_its_kind(device: str, header: int) -> None:
         ("via-ethernet overhead 44 atm", "44B", {"framing": "atm"}),
     ],
 )
-def test_what_cake_counts_is_that_of_its_words(
+def test_the_words_of_cake_set_its_overhead(
     words: str, overhead: str, rest: dict[str, str]
 ) -> None:
     law = qdiscs.read(f"tc qdisc add dev eth0 root cake bandwidth 10mbit {words}", 1500).law.table()
@@ -518,7 +518,7 @@ def test_counters_are_not_words() -> None:
     assert not any("Passed" in note for note in qdisc.notes)
 
 
-def test_what_show_leaves_out_is_off() -> None:
+def test_an_option_that_show_omits_is_off() -> None:
     shown = "qdisc fq_codel 110: dev eth0 parent 1:10 limit 1001p flows 1024 target 5ms"
     assert not qdiscs.read(shown, 1500).ecn
     assert not qdiscs.read("fq_codel limit 1001p flows 1024 target 5ms", 1500).ecn
@@ -610,7 +610,7 @@ def test_the_fifo_of_a_device_is_a_queue() -> None:
     assert (qdisc.law.kind, qdisc.buffer) == ("droptail", "1000p")
 
 
-def test_init_writes_what_the_line_says(cli: Cli) -> None:
+def test_init_writes_the_law_and_link_of_a_line(cli: Cli) -> None:
     lines = found("codel", [("target", "8ms")], buffer_pkts=300)
     given = [it for line in lines for it in ("--tc", line)]
     done = cli("init", "-", *given)

@@ -31,7 +31,7 @@ def words(
     return _native.tc_words(law, params or [], **{**LINK, **link})
 
 
-def test_a_scenarios_link_and_law_are_what_it_takes() -> None:
+def test_a_qdisc_is_written_from_a_scenarios_link_and_law() -> None:
     found = words(
         "codel",
         [("target", "10p")],
@@ -49,7 +49,7 @@ def test_a_scenarios_link_and_law_are_what_it_takes() -> None:
     assert words("blue") is None
 
 
-def test_what_the_qdisc_has_not_is_one_line() -> None:
+def test_a_parameter_that_the_qdisc_lacks_is_refused_in_one_line() -> None:
     with pytest.raises(_native.ScenarioError, match=r"^red: gentle: found true, allowed: false"):
         words("red")
     with pytest.raises(_native.ScenarioError, match="did you mean"):

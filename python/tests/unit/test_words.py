@@ -58,7 +58,7 @@ def test_rates_are_written_as_a_scenario_has_them(bps: float, text: str) -> None
     assert _native.quantity("", text, "rate") == bps
 
 
-def test_what_differs_from_the_default_is_said() -> None:
+def test_the_description_mentions_settings_that_are_not_default() -> None:
     read = experiment.read(SCENARIO.decode())
     (point,) = read.plan.points
     nothing_yet = Result(read, Execution([], [], interrupted=False, elapsed_s=0.0))

@@ -1,6 +1,6 @@
-//! CAKE: a shaper, tins by DSCP, and in each tin flow queueing that shares between hosts first
-//! (Høiland-Jørgensen, Täht and Morton 2018). Details follow Linux's net/sched/sch_cake.c. It has no
-//! estimate of the rate: its link knows it.
+//! CAKE: a shaper, tins by DSCP, and in each tin flow queueing that is fair between hosts first
+//! (Høiland-Jørgensen, Täht and Morton 2018). Details follow Linux's net/sched/sch_cake.c. The
+//! option `autorate-ingress`, which estimates the rate, is left out: the link's rate is known here.
 
 use forebay_linux_tc::{Tc, TcSite};
 use forebay_units::cast::whole_u32;
@@ -14,7 +14,7 @@ use crate::bands::Bands;
 use crate::discipline::{
     Dequeued, Discipline, DisciplineParams, DropReason, LawFactory, Packet, Sink,
 };
-use crate::law::Others;
+use crate::law::OtherQueues;
 
 mod ack_filter;
 mod framing;
@@ -28,10 +28,10 @@ mod tins;
 
 use ack_filter::AckFilter;
 use framing::Framing;
-use isolation::{Isolation, Places};
+use isolation::{FlowKeys, Isolation};
 use longest::LongestQueue;
-use schedule::Served;
-use tin::{Queue, Set, Tin, QUEUES};
+use schedule::ServeResult;
+use tin::{FlowQueue, Set, Tin, QUEUES};
 use tins::{class_of, Share, Tins};
 
 params! {
@@ -86,7 +86,7 @@ impl DisciplineParams for CakeParams {
     ) -> Result<Box<dyn Discipline<P>>, ParamError> {
         let salt = laws.salt();
         let shaped = self.bandwidth.as_bps() > 0;
-        // Laws are checked where the slower of shaper and link lets packets go.
+        // The laws are checked for the rate at which packets leave: the lower of shaper and link.
         let checked = QueueSite {
             rate: if shaped {
                 self.bandwidth.min(site.rate)
@@ -132,7 +132,7 @@ impl DisciplineParams for CakeParams {
             AckFilter::Filter => "ack-filter",
             AckFilter::Aggressive => "ack-filter-aggressive",
         });
-        // `overhead` comes on top of IP packets; without it cake counts what tc counts.
+        // `overhead` is added to the size of IP packets; `raw` counts the sizes that tc counts.
         let plain = self.overhead.0 == 0 && self.mpu.0 == 0 && self.framing == Framing::None;
         if plain && site.header.0 == 0 {
             tc.word("raw");
@@ -150,36 +150,38 @@ impl DisciplineParams for CakeParams {
     }
 }
 
-/// A word as a scenario and tc both write it.
-fn spelled(word: impl ParamType) -> String {
-    match word.to_value() {
+/// Returns the name of an option's value, which scenarios and tc spell alike.
+fn spelled(option: impl ParamType) -> String {
+    match option.to_value() {
         Value::Text(text) => text,
-        other => other.to_string(),
+        value => value.to_string(),
     }
 }
 
 struct Cake<P> {
     params: CakeParams,
+    /// True if CAKE shapes to a bandwidth of its own.
     shaped: bool,
-    /// Decides, with the flow, which queue a packet joins.
+    /// Perturbation of the hash that maps flows to queues.
     salt: u64,
     rng: Rng,
     bands: Bands<P>,
     tins: Vec<Tin<P>>,
     /// The queues of all tins, numbered tin by tin in the order in which they were first used.
     longest: LongestQueue,
-    /// The tin whose turn it is, without a shaper.
+    /// The tin that is being served in the round robin without a shaper.
     current: usize,
-    /// The shaper lets nothing go before.
+    /// The earliest time at which the shaper releases a packet.
     next_packet: Time,
-    /// What rounding to ns left over, so that the long-run rate is exact.
+    /// The remainder of rounding to nanoseconds, which keeps the long-run rate exact.
     remainder: u64,
     packets: u32,
     bytes: u64,
 }
 
 impl<P: Packet + Send> Cake<P> {
-    /// A tin's laws see its share of the shaper's rate, or the link's.
+    /// Returns the rate that a tin's laws see: the tin's share of the shaper's rate, or the link's
+    /// rate.
     fn rate_of(&self, tin: usize) -> Rate {
         match self.shaped {
             true => self.tins[tin].rate,
@@ -187,6 +189,7 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
+    /// Sets the rate that the law of every queue sees.
     fn spread_rate(&mut self) {
         for tin in 0..self.tins.len() {
             let rate = self.rate_of(tin);
@@ -195,26 +198,27 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
-    /// What a packet takes of the link.
+    /// Returns the size of a packet on the link, with overhead and framing.
     fn wire_bytes(&self, packet: &P) -> u32 {
         let overhead = u32::try_from(self.params.overhead.0).unwrap_or(u32::MAX);
-        let least = u32::try_from(self.params.mpu.0).unwrap_or(u32::MAX);
-        let bytes = packet.bytes().saturating_add(overhead).max(least);
+        let mpu = u32::try_from(self.params.mpu.0).unwrap_or(u32::MAX);
+        let bytes = packet.bytes().saturating_add(overhead).max(mpu);
         self.params.framing.bytes(bytes)
     }
 
-    /// The queue of a packet in its tin, kept for its flow.
+    /// Returns the number of the packet's queue in its tin, and assigns the queue to the packet's
+    /// flow.
     fn classify(&mut self, tin: usize, packet: &P) -> usize {
-        let Places {
+        let FlowKeys {
             source,
             destination,
             tag,
-        } = self.params.isolation.places(packet, self.salt);
+        } = self.params.isolation.keys(packet, self.salt);
         let rate = self.rate_of(tin);
         let isolation = self.params.isolation;
         let number = self.tins[tin].place(tag);
         if self.tins[tin].queues[number].is_none() {
-            let queue = Queue {
+            let queue = FlowQueue {
                 band: self.bands.make(rate),
                 deficit: 0,
                 set: Set::Resting,
@@ -229,9 +233,9 @@ impl<P: Packet + Send> Cake<P> {
         let tin = &mut self.tins[tin];
         let set = tin.set_of(number);
         if set == Set::Resting || tin.tags[number] != tag {
-            // It is another flow's from here on, also where it holds packets of the last.
-            let bulk = set == Set::Bulk;
-            if bulk {
+            // The queue now belongs to this flow, even if it still holds packets of the last one.
+            let is_bulk = set == Set::Bulk;
+            if is_bulk {
                 tin.count_hosts(number, isolation, false);
             }
             tin.tags[number] = tag;
@@ -239,15 +243,15 @@ impl<P: Packet + Send> Cake<P> {
             let destination = Tin::<P>::host(&mut tin.destinations, destination);
             let queue = tin.queue(number);
             (queue.source, queue.destination) = (source, destination);
-            if bulk {
+            if is_bulk {
                 tin.count_hosts(number, isolation, true);
             }
         }
         number
     }
 
-    /// Drops the oldest packet of the queue with the most bytes (`cake_drop`), or of that with the
-    /// most packets if no packet has any bytes.
+    /// Drops the oldest packet of the queue with the most bytes, or with the most packets if no
+    /// packet has any bytes (`cake_drop`).
     fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
         let tins = &self.tins;
         let longest = self.longest.find(|rank| {
@@ -273,8 +277,8 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
-    /// Takes note of the length of a queue that may have grown. Of equally long queues the first
-    /// tin's loses a packet, and of these the one that was used first.
+    /// Records the length of a queue that may have grown. Of equally long queues, the one of the
+    /// first tin loses a packet, and within a tin the one that was used first.
     fn note_growth(&mut self, tin: usize, number: usize) {
         let queue = self.tins[tin].queue(number);
         let rank = QUEUES * tin + queue.opened;
@@ -282,7 +286,8 @@ impl<P: Packet + Send> Cake<P> {
         self.longest.grow(rank, length);
     }
 
-    /// What a queue has gained or lost since it held this much.
+    /// Updates the counts of packets and bytes after a queue has changed. `before` is its length
+    /// before the change.
     fn recount(&mut self, tin: usize, number: usize, before: (u32, u64)) {
         let band = &self.tins[tin].queue(number).band;
         let now = (band.len_packets(), band.len_bytes());
@@ -294,6 +299,7 @@ impl<P: Packet + Send> Cake<P> {
     }
 }
 
+/// Returns the bands of all queues.
 fn bands<P>(tins: &mut [Tin<P>]) -> impl Iterator<Item = &mut Band<P>> {
     let queues = tins
         .iter_mut()
@@ -312,32 +318,32 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
         if self.params.wash {
             packet.clear_dscp();
         }
-        // What was not sent earlier is not made up for.
+        // An empty tin has saved no credit: its schedule, and an idle shaper's, restart at `now`.
         if self.tins[tin].packets == 0 {
             self.tins[tin].next_packet = self.tins[tin].next_packet.max(now);
             if self.packets == 0 && self.next_packet < now {
                 (self.next_packet, self.remainder) = (now, 0);
             }
         }
-        let all = self.bytes;
+        let total_bytes = self.bytes;
         let queue = self.tins[tin].queue(number);
         let before = (queue.band.len_packets(), queue.band.len_bytes());
-        queue.band.set_others(Others {
-            bytes: all - before.1,
+        queue.band.set_other_queues(OtherQueues {
+            bytes: total_bytes - before.1,
             head_since: None,
         });
         queue.band.offer(now, packet, true, class_of(tin), sink);
         if queue.band.len_packets() > before.0 {
-            let useless = self.params.ack_filter.useless(&queue.band);
-            if let Some(packet) = useless.and_then(|place| queue.band.remove(place)) {
+            let redundant = self.params.ack_filter.redundant(&queue.band);
+            if let Some(packet) = redundant.and_then(|position| queue.band.remove(position)) {
                 sink.dropped(now, packet, DropReason::Forced, class_of(tin));
             }
         }
-        let holds = queue.band.len_packets() > 0;
+        let holds_packets = queue.band.len_packets() > 0;
         let timeout = queue.band.poll_timeout();
         self.recount(tin, number, before);
         self.bands.note_timeout(timeout);
-        if holds {
+        if holds_packets {
             self.note_growth(tin, number);
             self.join_round(tin, number);
         }
@@ -355,9 +361,9 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
             let tin = self.choose_tin(now);
             loop {
                 match self.serve(tin, now, first, sink) {
-                    Served::Packet(packet) => return packet,
-                    Served::TurnEnded => first = false,
-                    Served::Nothing => break,
+                    ServeResult::Packet(packet) => return packet,
+                    ServeResult::TurnEnded => first = false,
+                    ServeResult::Empty => break,
                 }
             }
             first = false;
@@ -421,7 +427,7 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
         self.bands.set_point(set_point, bands(&mut self.tins))
     }
 
-    /// Queues in their first turn, those in the round, and those that decay.
+    /// Reports the numbers of sparse and of bulk queues.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         let sum = |count: fn(&Tin<P>) -> u32| f64::from(self.tins.iter().map(count).sum::<u32>());
         out("sparse_queues", sum(|tin| tin.sparse_queues));

@@ -1,7 +1,7 @@
-//! The dual queue with coupled AQM (RFC 9332): scalable traffic in a queue of its own, marked by a
-//! step and by the square root of what the classic queue's law signals, so that flows of both kinds
-//! get like rates. Details follow RFC 9332 appendix A, and Linux's net/sched/sch_dualpi2.c where the
-//! RFC leaves a choice.
+//! The dual queue with coupled AQM (RFC 9332): scalable traffic has a queue of its own. It is marked
+//! by a step in the sojourn time, and in proportion to the square root of the classic queue's signal
+//! probability, so that flows of both kinds get similar rates. Details follow RFC 9332 appendix A,
+//! and Linux's net/sched/sch_dualpi2.c where the RFC leaves a choice.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::band::Band;
 use crate::discipline::{
     Departure, Dequeued, Discipline, DisciplineParams, DropReason, LawFactory, Packet, Sink,
 };
-use crate::law::{Ecn, Others};
+use crate::law::{Ecn, OtherQueues};
 
 params! {
     /// The law judges the classic queue; its signals per packet, p_C, give those of the low
@@ -83,12 +83,13 @@ impl DisciplineParams for DualPi2Params {
 }
 
 impl DualPi2Params {
-    /// The scheduler's credit where it begins: the queue with the larger share goes first.
+    /// Returns the scheduler's initial credit, by which the queue with the larger share goes first.
     fn first_credit(&self, site: &QueueSite) -> f64 {
         (2.0 * self.classic_share - 1.0) * site.packet.0 as f64
     }
 
-    /// Share of marks that the low latency queue's own sojourn time asks for.
+    /// Returns the marking probability that the low latency queue's own sojourn time asks for: p'_L of
+    /// RFC 9332 appendix A.1.
     fn native(&self, sojourn: Span) -> f64 {
         let over_s = sojourn.as_secs_f64() - self.step.as_secs_f64();
         if over_s <= 0.0 {
@@ -99,15 +100,17 @@ impl DualPi2Params {
     }
 }
 
+/// The class of departures from the low latency queue.
 const LOW: u8 = 0;
+/// The class of departures from the classic queue.
 const CLASSIC: u8 = 1;
 
 /// A packet in the low latency queue.
 struct Waiting<P> {
     packet: P,
     since: Time,
-    /// Whether the step may mark it.
-    steps: bool,
+    /// True if the step may mark the packet.
+    step_applies: bool,
 }
 
 struct DualPi2<P> {
@@ -116,36 +119,37 @@ struct DualPi2<P> {
     classic: Band<P>,
     low: VecDeque<Waiting<P>>,
     low_bytes: u64,
-    /// Of the scheduler: the low latency queue sends while it is not above zero.
+    /// The scheduler's credit: the low latency queue sends while it is not above zero.
     credit: f64,
     rng: Rng,
 }
 
 impl<P: Packet + Send> DualPi2<P> {
-    /// What a signal on the low latency queue would be, as a probability: p_CL = k p', where p'
-    /// is the root of the classic law's (RFC 9332, eq. (1) and (2)).
+    /// Returns the coupled marking probability of the low latency queue, p_CL = k p', where p' is the
+    /// square root of the classic law's probability (RFC 9332 eq. (1) and (2)).
     fn coupled(&self) -> f64 {
         self.params.coupling * self.classic.intensity().unwrap_or(0.0).max(0.0).sqrt()
     }
 
+    /// Updates what the classic law sees of the low latency queue.
     fn see_other_queue(&mut self) {
-        self.classic.set_others(Others {
+        self.classic.set_other_queues(OtherQueues {
             bytes: self.low_bytes,
             head_since: self.low.front().map(|waiting| waiting.since),
         });
     }
 
-    /// A packet of the low latency queue: marked, dropped or left alone.
+    /// Passes, marks or drops a packet of the low latency queue. Returns it unless it was dropped.
     fn judge_low(&mut self, now: Time, waiting: Waiting<P>, sink: &mut dyn Sink<P>) -> Option<P> {
         self.see_other_queue();
         let Waiting {
             mut packet,
             since,
-            steps,
+            step_applies,
         } = waiting;
         let coupled = self.coupled();
         let backlog = self.classic.len_bytes() + self.low_bytes;
-        // A queue of less than two packets is never judged by the classic law.
+        // A backlog of less than two packets gets no coupled signals.
         let coupled = match backlog < 2 * self.site.packet.0 {
             true => 0.0,
             false => coupled,
@@ -158,7 +162,7 @@ impl<P: Packet + Send> DualPi2<P> {
                 return None;
             }
         }
-        let native = match steps {
+        let native = match step_applies {
             true => self.params.native(now.since(since)),
             false => 0.0,
         };
@@ -170,7 +174,8 @@ impl<P: Packet + Send> DualPi2<P> {
         Some(packet)
     }
 
-    /// The next packet of the low latency queue that is not dropped.
+    /// Removes the oldest packet of the low latency queue. Returns `None` if it was dropped, or if the
+    /// queue is empty.
     fn take_low(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Option<Departure<P>> {
         let waiting = self.low.pop_front()?;
         let since = waiting.since;
@@ -187,11 +192,11 @@ impl<P: Packet + Send> DualPi2<P> {
 impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
         let bytes = packet.bytes();
-        let room = self
+        let has_room = self
             .site
             .buffer
             .has_room(self.len_packets(), self.len_bytes(), bytes);
-        // The L4S identifier (RFC 9331 section 5). A queue that does not mark has one class.
+        // The L4S identifier (RFC 9331 section 5). Without marking, every packet is classic.
         let low = self.site.ecn
             && match packet.ecn() {
                 Ecn::Ect1 | Ecn::Ce => true,
@@ -200,27 +205,27 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
             };
         self.see_other_queue();
         if !low {
-            return self.classic.offer(now, packet, room, CLASSIC, sink);
+            return self.classic.offer(now, packet, has_room, CLASSIC, sink);
         }
-        if !room {
+        if !has_room {
             return sink.dropped(now, packet, DropReason::Overflow, LOW);
         }
         self.low_bytes += u64::from(bytes);
         self.low.push_back(Waiting {
             packet,
             since: now,
-            steps: self.low.len() as u64 >= u64::from(self.params.step_least),
+            step_applies: self.low.len() as u64 >= u64::from(self.params.step_least),
         });
     }
 
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
         let share = self.params.classic_share;
         loop {
-            let waits = (!self.low.is_empty(), self.classic.len_packets() > 0);
-            let (departure, change) = match waits {
+            let backlogged = (!self.low.is_empty(), self.classic.len_packets() > 0);
+            let (departure, change) = match backlogged {
                 (false, false) => {
                     self.credit = self.params.first_credit(&self.site);
-                    self.classic.run_dry(now);
+                    self.classic.idle_once(now);
                     return Dequeued::Idle;
                 }
                 (true, classic) if !classic || self.credit <= 0.0 => {
@@ -229,7 +234,7 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
                 }
                 (low, _) => {
                     self.see_other_queue();
-                    // In overload ECN is no longer an answer (RFC 9332 section 4.2.3).
+                    // In overload the classic queue drops instead of marking (RFC 9332 section 4.2.3).
                     let overload = self.params.drop_overload && self.coupled() > 1.0;
                     self.classic.set_ecn(self.site.ecn && !overload);
                     let change = if low { share - 1.0 } else { 0.0 };
@@ -281,7 +286,7 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
         self.classic.set_point(set_point)
     }
 
-    /// The classic law's inner values, and what it asks of the low latency queue.
+    /// Reports the classic law's state, the low latency backlog and the coupled probability.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("low_packets", self.low.len() as f64);
         out("p_coupled", self.coupled());
@@ -337,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Signals with a probability that never changes.
+    /// A law that signals with a constant probability.
     struct Always(f64);
 
     impl Law for Always {
@@ -372,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn low_latency_is_marked_by_k_times_the_root() {
+    fn the_low_latency_queue_is_marked_with_k_times_the_root() {
         let never = DualPi2Params {
             step: Span::from_secs(1),
             ..DualPi2Params::defaults()
@@ -387,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_marks_what_waited_too_long() {
+    fn the_step_marks_packets_that_waited_longer() {
         let mut q = queue(&DualPi2Params::defaults(), 0.0);
         let mut count = fill(&mut *q, Ecn::Ect1, 10);
         let at = |us: u64| Time::ZERO + Span::from_micros(us);
@@ -415,14 +420,14 @@ mod tests {
     }
 
     #[test]
-    fn overload_drops_of_both_queues() {
+    fn overload_drops_packets_of_both_queues() {
         // p' = 0.7, so that k p' is 1.4.
         let mut q = queue(&DualPi2Params::defaults(), 0.49);
         let mut count = fill(&mut *q, Ecn::Ect1, 10_000);
         while let Dequeued::Packet(_) = q.dequeue(Time::ZERO, &mut count) {}
         let share = f64::from(count.dropped) / 10_000.0;
         assert!((share - 0.49).abs() < 0.02, "{share}");
-        // Classic ECN gets drops as well.
+        // Classic ECN-capable packets are dropped as well.
         let mut count = fill(&mut *q, Ecn::Ect0, 10_000);
         while let Dequeued::Packet(_) = q.dequeue(Time::ZERO, &mut count) {}
         assert_eq!(count.marked, 0);

@@ -1,4 +1,4 @@
-//! First in, first out, under one law.
+//! FIFO: first in, first out, under one law.
 
 use forebay_units::{params, Buffer, ParamError, QueueSite, Rate, SetPoint, Time};
 
@@ -25,10 +25,10 @@ impl DisciplineParams for FifoParams {
 }
 
 impl FifoParams {
-    /// An empty queue, idle since the start.
+    /// Builds an empty queue, idle since time zero.
     ///
     /// # Errors
-    /// A parameter of the law that does not fit the others or the queue.
+    /// If a parameter of the law is inconsistent with the others or with the queue.
     pub fn fifo<P: Packet>(
         &self,
         site: &QueueSite,
@@ -38,14 +38,14 @@ impl FifoParams {
     }
 }
 
-/// First in, first out, under one law.
+/// A FIFO under one law.
 pub struct Fifo<P>(Band<P>);
 
 impl<P: Packet + Send> Discipline<P> for Fifo<P> {
     #[inline(always)]
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
-        let room = self.0.has_room(packet.bytes());
-        self.0.offer(now, packet, room, 0, sink);
+        let has_room = self.0.has_room(packet.bytes());
+        self.0.offer(now, packet, has_room, 0, sink);
     }
 
     #[inline(always)]

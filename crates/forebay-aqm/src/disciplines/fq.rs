@@ -1,5 +1,5 @@
-//! Flow queueing: a queue for each flow, served in turn by bytes, and flows that send little first
-//! (DRR++; RFC 8290). Each queue has a law of its own, of any kind.
+//! Flow queueing: every flow has a queue, queues are served by deficit round robin, and sparse flows
+//! go first (DRR++; RFC 8290). Each queue has a law of its own, of any kind.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::bands::Bands;
 use crate::discipline::{
     mix, Dequeued, Discipline, DisciplineParams, DropReason, LawFactory, Packet, Sink,
 };
-use crate::law::Others;
+use crate::law::OtherQueues;
 
 params! {
     /// The queues share the buffer. An arrival that overfills it has packets dropped from the
@@ -67,18 +67,20 @@ impl DisciplineParams for FqParams {
         tc.pair("quantum", self.quantum.0);
         match tc.qdisc {
             "fq_codel" => tc.pair("drop_batch", self.drop_batch),
-            // It drops the arrival that finds it full.
+            // Linux's fq_pie drops the arrival that finds it full, so it has no batch.
             _ => tc.defaults(self, &["drop_batch"])?,
         }
-        tc.room_for(site);
+        tc.memory_limit(site);
         Ok(())
     }
 }
 
-/// Departures of flows that send little are of this class; of others, of the next.
+/// The class of departures from new queues: flows that send little.
 const SPARSE: u8 = 0;
+/// The class of departures from old queues.
 const BULK: u8 = 1;
 
+/// The list of RFC 8290 section 4 that a queue is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     Neither,
@@ -86,15 +88,16 @@ enum List {
     Old,
 }
 
-struct Queue<P> {
+/// The queue of the flows with the same hash.
+struct FlowQueue<P> {
     band: Band<P>,
-    /// Bytes that it may still send in this turn.
+    /// The bytes that the queue may still send in this turn.
     deficit: i64,
     list: List,
 }
 
-impl<P> Queue<P> {
-    /// The class that an arrival joins.
+impl<P> FlowQueue<P> {
+    /// Returns the class that an arrival joins.
     fn class(&self) -> u8 {
         match self.list {
             List::Neither | List::New => SPARSE,
@@ -105,40 +108,43 @@ impl<P> Queue<P> {
 
 struct Fq<P> {
     params: FqParams,
-    /// Decides, with the flow, which queue a packet joins (RFC 8290 section 4.1.1).
+    /// Perturbation of the hash that maps flows to queues (RFC 8290 section 4.1.1).
     salt: u64,
     bands: Bands<P>,
-    queues: Vec<Option<Box<Queue<P>>>>,
+    queues: Vec<Option<Box<FlowQueue<P>>>>,
     new: VecDeque<u32>,
     old: VecDeque<u32>,
     packets: u32,
     bytes: u64,
 }
 
-fn bands<P>(queues: &mut [Option<Box<Queue<P>>>]) -> impl Iterator<Item = &mut Band<P>> {
+/// Returns the bands of all queues.
+fn bands<P>(queues: &mut [Option<Box<FlowQueue<P>>>]) -> impl Iterator<Item = &mut Band<P>> {
     queues.iter_mut().flatten().map(|queue| &mut queue.band)
 }
 
-fn others(bytes: u64) -> Others {
-    Others {
+/// Returns what a law sees of the other queues: their bytes.
+fn other_queues(bytes: u64) -> OtherQueues {
+    OtherQueues {
         bytes,
         head_since: None,
     }
 }
 
 impl<P: Packet + Send> Fq<P> {
+    /// Returns the number of the queue that a packet joins.
     fn queue_of(&self, packet: &P) -> u32 {
         let queue = mix(packet.flow() ^ self.salt) % u64::from(self.params.queues);
         u32::try_from(queue).expect("less than the number of queues")
     }
 
-    /// The queue with this number, which exists from its first packet on.
-    fn open(&mut self, number: u32) -> &mut Queue<P> {
+    /// Returns the queue with this number, and builds it for its first packet.
+    fn open(&mut self, number: u32) -> &mut FlowQueue<P> {
         let slot = &mut self.queues[number as usize];
         let bands = &mut self.bands;
         slot.get_or_insert_with(|| {
             let band = bands.make(bands.site.rate);
-            Box::new(Queue {
+            Box::new(FlowQueue {
                 band,
                 deficit: 0,
                 list: List::Neither,
@@ -146,22 +152,26 @@ impl<P: Packet + Send> Fq<P> {
         })
     }
 
-    fn band(&mut self, number: u32) -> &mut Queue<P> {
+    /// Returns the queue with this number.
+    ///
+    /// # Panics
+    /// If the queue has not been built.
+    fn queue(&mut self, number: u32) -> &mut FlowQueue<P> {
         self.queues[number as usize]
             .as_mut()
             .expect("a queue in a list exists")
     }
 
-    /// Drops from the head of the queue with the most bytes: half of it, and no more packets than
-    /// a batch (RFC 8290 section 4.1.2), but one at least, also where packets have no bytes. The law is
-    /// told.
+    /// Drops packets from the head of the queue with the most bytes: half of its bytes, but at most a
+    /// batch of packets (RFC 8290 section 4.1.2), and at least one packet even if packets have no
+    /// bytes. The queue's law is informed.
     fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
         let open = self.queues.iter().enumerate();
         let lengths = open.filter_map(|(i, queue)| {
             let band = &queue.as_ref()?.band;
             Some((band.len_bytes(), band.len_packets(), i))
         });
-        // The first of those that are equally long.
+        // Among equally long queues, the first.
         let longest =
             lengths.max_by_key(|&(bytes, packets, i)| (bytes, packets, std::cmp::Reverse(i)));
         let Some((bytes, _, longest)) = longest else {
@@ -189,9 +199,10 @@ impl<P: Packet + Send> Fq<P> {
         }
     }
 
-    /// What a band has gained or lost since it held this much.
+    /// Updates the counts of packets and bytes after a queue has changed. `before` is its length
+    /// before the change.
     fn recount(&mut self, number: u32, before: (u32, u64)) {
-        let band = &self.band(number).band;
+        let band = &self.queue(number).band;
         let (packets, bytes) = (band.len_packets(), band.len_bytes());
         self.packets = self.packets + packets - before.0;
         self.bytes = self.bytes + bytes - before.1;
@@ -201,20 +212,22 @@ impl<P: Packet + Send> Fq<P> {
 impl<P: Packet + Send> Discipline<P> for Fq<P> {
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
         let number = self.queue_of(&packet);
-        let (all, quantum) = (self.bytes, self.params.quantum.0);
+        let (total_bytes, quantum) = (self.bytes, self.params.quantum.0);
         let fits = {
             let bytes = self.bytes + u64::from(packet.bytes());
             !self.bands.is_exceeded(self.packets + 1, bytes)
         };
         let queue = self.open(number);
-        let has_room = fits || !queue.band.costs_arrivals();
+        let has_room = fits || !queue.band.drops_arrival_when_full();
         let before = (queue.band.len_packets(), queue.band.len_bytes());
-        queue.band.set_others(others(all - before.1));
+        queue
+            .band
+            .set_other_queues(other_queues(total_bytes - before.1));
         let class = queue.class();
         queue.band.offer(now, packet, has_room, class, sink);
         let starts = queue.list == List::Neither && queue.band.len_packets() > 0;
         if starts {
-            // Without a queue it is a flow that sends little: it goes before the others, once.
+            // A flow that had no queue counts as sparse: it goes first for one turn.
             queue.list = List::New;
             queue.deficit = i64::try_from(quantum).unwrap_or(i64::MAX);
         }
@@ -237,8 +250,8 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
                 (None, Some(&number)) => (number, BULK),
                 (None, None) => return Dequeued::Idle,
             };
-            let all = self.bytes;
-            let queue = self.band(number);
+            let total_bytes = self.bytes;
+            let queue = self.queue(number);
             if queue.deficit <= 0 {
                 queue.deficit += quantum;
                 queue.list = List::Old;
@@ -247,26 +260,28 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
                 continue;
             }
             let before = (queue.band.len_packets(), queue.band.len_bytes());
-            queue.band.set_others(others(all - before.1));
-            let taken = queue.band.take(now, class, sink);
-            match &taken {
+            queue
+                .band
+                .set_other_queues(other_queues(total_bytes - before.1));
+            let departure = queue.band.take(now, class, sink);
+            match &departure {
                 Some(departure) => queue.deficit -= i64::from(departure.packet.bytes()),
-                None => queue.band.run_dry(now),
+                None => queue.band.idle_once(now),
             }
             let timeout = queue.band.poll_timeout();
             self.recount(number, before);
             self.bands.note_timeout(timeout);
-            if let Some(departure) = taken {
+            if let Some(departure) = departure {
                 return Dequeued::Packet(departure);
             }
             self.leave(class);
-            // A new queue that is empty waits behind the old ones, lest it come first again with
-            // its next packet.
+            // An empty new queue goes to the end of the old list. Otherwise its next packet would
+            // make it new again, and it could starve the others (RFC 8290 section 4.2).
             if class == SPARSE && !self.old.is_empty() {
-                self.band(number).list = List::Old;
+                self.queue(number).list = List::Old;
                 self.old.push_back(number);
             } else {
-                self.band(number).list = List::Neither;
+                self.queue(number).list = List::Neither;
             }
         }
     }
@@ -313,10 +328,10 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
         self.bands.set_point(set_point, bands(&mut self.queues))
     }
 
-    /// Queues that hold packets, and those in their first turn.
+    /// Reports the number of queues that hold packets, and of new queues.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         let queues = self.queues.iter().flatten();
-        let busy = queues.filter(|it| it.band.len_packets() > 0).count();
+        let busy = queues.filter(|queue| queue.band.len_packets() > 0).count();
         out("busy_queues", busy as f64);
         out("new_queues", self.new.len() as f64);
     }
@@ -327,7 +342,7 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
 }
 
 impl<P> Fq<P> {
-    /// The head of the list of a class leaves it.
+    /// Removes the head of the new list, for the class `SPARSE`, or of the old one.
     fn leave(&mut self, class: u8) {
         if class == SPARSE {
             self.new.pop_front();
@@ -340,7 +355,7 @@ impl<P> Fq<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discipline::testing::{buffer_of, packet, sized, Gone};
+    use crate::discipline::testing::{buffer_of, packet, sized, Drops};
     use crate::discipline::Departure;
     use crate::laws::pie;
     use forebay_units::{Params, Site};
@@ -353,80 +368,80 @@ mod tests {
         FqParams::defaults().build(&site, laws).unwrap()
     }
 
-    /// Numbers and classes of what leaves.
-    fn leave(queue: &mut dyn Discipline<Packet>, most: usize) -> Vec<(u32, u8)> {
-        let mut gone = Gone::default();
-        let mut left = Vec::new();
-        while left.len() < most {
+    /// Dequeues up to `limit` packets, and returns their numbers and classes.
+    fn leave(queue: &mut dyn Discipline<Packet>, limit: usize) -> Vec<(u32, u8)> {
+        let mut drops = Drops::default();
+        let mut departures = Vec::new();
+        while departures.len() < limit {
             let Dequeued::Packet(Departure { packet, class, .. }) =
-                queue.dequeue(Time::ZERO, &mut gone)
+                queue.dequeue(Time::ZERO, &mut drops)
             else {
                 break;
             };
-            left.push((packet.id, class));
+            departures.push((packet.id, class));
         }
-        left
+        departures
     }
 
     #[test]
     fn flows_share_by_bytes_and_a_new_flow_goes_first() {
-        let (mut queue, mut gone) = (queue(100), Gone::default());
-        // Two flows (by their DSCP here) of four packets each.
+        let (mut queue, mut drops) = (queue(100), Drops::default());
+        // Two flows, identified by their DSCP here, of four packets each.
         for id in 0..8 {
-            queue.enqueue(Time::ZERO, packet(id, (id % 2) as u8), &mut gone);
+            queue.enqueue(Time::ZERO, packet(id, (id % 2) as u8), &mut drops);
         }
         // A quantum of 1514 bytes lets two packets of 1000 bytes go in a turn.
         assert_eq!(
             leave(&mut *queue, 3),
             [(0, SPARSE), (2, SPARSE), (1, SPARSE)]
         );
-        queue.enqueue(Time::ZERO, packet(8, 5), &mut gone);
-        // The second flow ends its turn, then comes the third, before what is left of the others.
+        queue.enqueue(Time::ZERO, packet(8, 5), &mut drops);
+        // The second flow ends its turn, then the third goes before the remaining packets.
         let rest: Vec<u32> = leave(&mut *queue, 9).iter().map(|&(id, _)| id).collect();
         assert_eq!(rest, [3, 8, 4, 6, 5, 7]);
         assert_eq!((queue.len_packets(), queue.len_bytes()), (0, 0));
     }
 
     #[test]
-    fn a_full_buffer_costs_the_longest_queue_its_head() {
-        let (mut queue, mut gone) = (queue(6), Gone::default());
+    fn a_full_buffer_drops_from_the_head_of_the_longest_queue() {
+        let (mut queue, mut drops) = (queue(6), Drops::default());
         for id in 0..6 {
-            queue.enqueue(Time::ZERO, packet(id, 1), &mut gone);
+            queue.enqueue(Time::ZERO, packet(id, 1), &mut drops);
         }
-        queue.enqueue(Time::ZERO, sized(6, 1000, Time::ZERO), &mut gone);
-        // Half of the bytes of the flow with six packets.
-        assert_eq!(gone.dropped, [0, 1, 2]);
+        queue.enqueue(Time::ZERO, sized(6, 1000, Time::ZERO), &mut drops);
+        // The drops are half of the bytes of the flow with six packets.
+        assert_eq!(drops.dropped, [0, 1, 2]);
         assert_eq!(queue.len_packets(), 4);
     }
 
     #[test]
-    fn a_full_buffer_under_pie_costs_the_arrival() {
-        // 16 ms, and PIE's target is 15.
+    fn a_full_buffer_under_pie_drops_the_arrival() {
+        // 60 packets take 16 ms, above PIE's target of 15 ms.
         let (site, _) = buffer_of(60);
         let make = |site: &Site, seed: u64| pie::LAW.build(&[], site, seed);
         let laws = LawFactory::new(Arc::new(make), 1, "law");
         let mut queue: Box<dyn Discipline<Packet>> =
             FqParams::defaults().build(&site, laws).unwrap();
-        let mut gone = Gone::default();
+        let mut drops = Drops::default();
         for id in 0..60 {
-            queue.enqueue(Time::ZERO, packet(id, 1), &mut gone);
+            queue.enqueue(Time::ZERO, packet(id, 1), &mut drops);
         }
-        queue.enqueue(Time::ZERO, packet(60, 2), &mut gone);
-        assert_eq!(gone.dropped, [60]);
+        queue.enqueue(Time::ZERO, packet(60, 2), &mut drops);
+        assert_eq!(drops.dropped, [60]);
         assert_eq!(queue.len_packets(), 60);
     }
 
     #[test]
     fn a_flow_that_empties_waits_its_turn() {
-        let (mut queue, mut gone) = (queue(100), Gone::default());
+        let (mut queue, mut drops) = (queue(100), Drops::default());
         for id in 0..6 {
-            queue.enqueue(Time::ZERO, packet(id, 1), &mut gone);
+            queue.enqueue(Time::ZERO, packet(id, 1), &mut drops);
         }
         leave(&mut *queue, 2);
-        // A flow of one packet goes before, then rests in the old list.
-        queue.enqueue(Time::ZERO, packet(10, 2), &mut gone);
+        // A flow of one packet goes first, then stays in the old list.
+        queue.enqueue(Time::ZERO, packet(10, 2), &mut drops);
         assert_eq!(leave(&mut *queue, 2), [(10, SPARSE), (2, BULK)]);
-        queue.enqueue(Time::ZERO, packet(11, 2), &mut gone);
+        queue.enqueue(Time::ZERO, packet(11, 2), &mut drops);
         assert_eq!(leave(&mut *queue, 2), [(3, BULK), (11, BULK)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Two bands in strict priority, told apart by the DSCP: the low band sends while the high one is
+//! Two bands in strict priority, chosen by the DSCP: the low band sends only while the high band is
 //! empty.
 
 use forebay_units::{params, Buffer, ParamError, QueueSite, Rate, SetPoint, Time};
@@ -35,7 +35,7 @@ impl DisciplineParams for PriorityParams {
     }
 }
 
-/// The high band is class 0, the low one class 1.
+/// The discipline. The high band is class 0, the low band class 1.
 struct Priority<P> {
     dscp: u32,
     buffer: Buffer,
@@ -43,6 +43,7 @@ struct Priority<P> {
 }
 
 impl<P: Packet> Priority<P> {
+    /// Returns true if a packet of this size fits into the buffer that the bands share.
     fn has_room(&self, bytes: u32) -> bool {
         let packets = self.bands.iter().map(Band::len_packets).sum();
         let queued = self.bands.iter().map(Band::len_bytes).sum();
@@ -60,9 +61,9 @@ impl<P: Packet + Send> Discipline<P> for Priority<P> {
             };
             sink.dropped(now, pushed_out, DropReason::Overflow, 1);
         }
-        let room = self.has_room(bytes);
+        let has_room = self.has_room(bytes);
         let class = u8::from(!high);
-        self.bands[usize::from(class)].offer(now, packet, room, class, sink);
+        self.bands[usize::from(class)].offer(now, packet, has_room, class, sink);
     }
 
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
@@ -70,7 +71,7 @@ impl<P: Packet + Send> Discipline<P> for Priority<P> {
             if let Some(departure) = band.take(now, class, sink) {
                 return Dequeued::Packet(departure);
             }
-            band.run_dry(now);
+            band.idle_once(now);
         }
         Dequeued::Idle
     }
@@ -109,12 +110,12 @@ impl<P: Packet + Send> Discipline<P> for Priority<P> {
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
-        let can = self.bands.iter_mut().map(|band| band.set_point(set_point));
-        // Every band is asked, also after one that cannot.
-        can.fold(true, |all, can| all & can)
+        let results = self.bands.iter_mut().map(|band| band.set_point(set_point));
+        // `fold` and not `all`, so that every band is asked even after one that cannot.
+        results.fold(true, |all, can| all & can)
     }
 
-    /// The backlog of the high band, and the inner values of the low band's law.
+    /// Reports the backlog of the high band, and the state of the low band's law.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("high_packets", f64::from(self.bands[0].len_packets()));
         self.bands[1].probe(out);
@@ -128,7 +129,7 @@ impl<P: Packet + Send> Discipline<P> for Priority<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discipline::testing::{buffer_of, packet, Gone};
+    use crate::discipline::testing::{buffer_of, packet, Drops};
     use crate::discipline::Departure;
 
     fn queue(packets: u32) -> Box<dyn Discipline<crate::discipline::testing::Packet>> {
@@ -137,28 +138,28 @@ mod tests {
     }
 
     #[test]
-    fn the_high_band_goes_first_and_keeps_its_order() {
-        let (mut queue, mut gone) = (queue(10), Gone::default());
+    fn the_high_band_goes_first_and_packets_keep_their_order() {
+        let (mut queue, mut drops) = (queue(10), Drops::default());
         for (id, dscp) in [(0, 0), (1, 46), (2, 39), (3, 40)] {
-            queue.enqueue(Time::ZERO, packet(id, dscp), &mut gone);
+            queue.enqueue(Time::ZERO, packet(id, dscp), &mut drops);
         }
-        let mut left = Vec::new();
+        let mut departures = Vec::new();
         while let Dequeued::Packet(Departure { packet, class, .. }) =
-            queue.dequeue(Time::ZERO, &mut gone)
+            queue.dequeue(Time::ZERO, &mut drops)
         {
-            left.push((packet.id, class));
+            departures.push((packet.id, class));
         }
-        assert_eq!(left, [(1, 0), (3, 0), (0, 1), (2, 1)]);
+        assert_eq!(departures, [(1, 0), (3, 0), (0, 1), (2, 1)]);
     }
 
     #[test]
     fn the_high_band_pushes_the_newest_of_the_low_one_out() {
-        let (mut queue, mut gone) = (queue(3), Gone::default());
+        let (mut queue, mut drops) = (queue(3), Drops::default());
         for (id, dscp) in [(0, 0), (1, 0), (2, 46), (3, 46), (4, 0), (5, 46), (6, 46)] {
-            queue.enqueue(Time::ZERO, packet(id, dscp), &mut gone);
+            queue.enqueue(Time::ZERO, packet(id, dscp), &mut drops);
         }
-        // 3 pushes 1 out, 4 finds no room, 5 pushes 0 out, and 6 has nothing to push out.
-        assert_eq!(gone.dropped, [1, 4, 0, 6]);
+        // 3 pushes 1 out, 4 finds the buffer full, 5 pushes 0 out, and 6 has nothing to push out.
+        assert_eq!(drops.dropped, [1, 4, 0, 6]);
         assert_eq!(queue.len_packets(), 3);
     }
 }

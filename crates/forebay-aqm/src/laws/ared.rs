@@ -1,5 +1,5 @@
-//! Adaptive RED of Floyd, Gummadi and Shenker, as ns-2.35 runs it: RED whose max_p is raised by
-//! steps and lowered by a factor, to keep the average queue in the middle of its range.
+//! Adaptive RED of Floyd, Gummadi and Shenker, as implemented in ns-2.35: RED whose max_p increases
+//! additively and decreases multiplicatively, to keep the average queue in the middle of its range.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
@@ -16,6 +16,7 @@ use crate::law_spec::LawSpec;
 use crate::laws::red::{signals_per_probability, Red, RedGoals, RedParams};
 use crate::tuner::{Tuned, Tuner};
 
+/// The registry entry of Adaptive RED.
 pub const LAW: LawSpec = LawSpec::of::<AredParams>(
     "ared",
     "Adaptive RED: RED whose max_p keeps the average queue midway between the thresholds",
@@ -29,46 +30,48 @@ pub const LAW: LawSpec = LawSpec::of::<AredParams>(
 .with_search(AredParams::search);
 
 params! {
-    /// Adaptive RED. Forebay derives a threshold, w_q or bottom of zero from the link's rate.
+    /// Adaptive RED. If a threshold, w_q or bottom is zero, its value is derived from the link's rate.
     pub struct AredParams {
-        /// Queueing delay that sets the thresholds.
+        /// Queuing delay from which the thresholds are derived.
         target_delay: Span = Span::from_millis(5), 1e-6 => 60.0;
-        /// Average queue below which the law signals nothing; zero: half of the packets that the
-        /// link sends in target_delay, at least 5.
+        /// Average queue below which nothing is signalled. Zero: half of the packets that the link
+        /// sends in target_delay, at least 5.
         min_th: Packets = Packets(0.0), 0.0 => 1e9;
-        /// Average queue at which the probability reaches max_p; zero: three times min_th.
+        /// Average queue at which the probability reaches max_p. Zero: three times min_th.
         max_th: Packets = Packets(0.0), 0.0 => 1e9;
-        /// Probability at max_th, at the start.
+        /// Initial probability at max_th.
         max_p: f64 = 0.1, 1e-12 => 1.0;
-        /// Weight of an arrival in the average; zero: 1 − exp(−1/C), a time constant of 1 s.
+        /// Weight of an arrival in the average. Zero: 1 − exp(−1/C), a time constant of 1 s.
         w_q: f64 = 0.0, 0.0 => 1.0;
-        /// Largest step by which max_p is raised; never more than a quarter of max_p.
+        /// Largest increase of max_p in one step; an increase is never more than a quarter of max_p.
         alpha: f64 = 0.01, 0.0 => 1.0;
-        /// Factor by which max_p is lowered.
+        /// Factor by which max_p is decreased.
         beta: f64 = 0.9, 1e-3 => 1.0;
         /// Shortest time between two changes of max_p.
         interval: Span = Span::from_millis(500), 1e-6 => 60.0;
-        /// Value of max_p above which adaptation does not raise it.
+        /// Value of max_p above which adaptation does not increase it.
         top: f64 = 0.5, 1e-12 => 1.0;
-        /// Value of max_p below which adaptation does not lower it; zero: 0.01, or 80 kbit/s over the rate if less.
+        /// Value of max_p below which adaptation does not decrease it. Zero: 0.01, or 80 kbit/s over
+        /// the rate if that is less.
         bottom: f64 = 0.0, 0.0 => 1.0;
-        /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the initial
-        /// max_p, as in ns-2.35, which can trap the average above max_th.
+        /// Above max_th, let the probability rise linearly to 1 at twice max_th. The slope there is
+        /// that of the initial max_p, as in ns-2.35, which can trap the average above max_th.
         gentle: bool = true;
         /// Space signals by at least 1/p packets.
         wait: bool = true;
-        /// Above max_th, twice that where gentle, mark what can be marked instead of dropping
-        /// everything there.
+        /// Mark ECN-capable packets even above max_th (twice max_th if gentle), where otherwise every
+        /// packet is dropped.
         mark_above: bool = false;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false;
-        /// Signal a packet with a probability in proportion to its size.
+        /// Make the probability proportional to the size of the packet.
         by_size: bool = false;
     }
 }
 
 impl AredParams {
-    /// RED's parameters, with what is zero worked out (Floyd et al. 2001; staqm section IV.A).
+    /// Returns RED's parameters, with those that are zero derived from the link (Floyd et al. 2001;
+    /// staqm section IV.A).
     pub fn red(&self, site: &Site) -> RedParams {
         let pkts_per_s = site.rate.packets_per_sec(site.packet);
         let min_th = if self.min_th.0 > 0.0 {
@@ -97,6 +100,7 @@ impl AredParams {
         }
     }
 
+    /// Returns the adaptation of max_p with these parameters.
     fn adaptation(&self, red: &RedParams, site: &Site) -> Adaptation {
         Adaptation {
             low_pkts: red.min_th.0 + QUIET.0 * (red.max_th.0 - red.min_th.0),
@@ -110,6 +114,7 @@ impl AredParams {
         }
     }
 
+    /// Returns the value of max_p below which adaptation does not decrease it.
     fn bottom(&self, site: &Site) -> f64 {
         if self.bottom > 0.0 {
             return self.bottom;
@@ -118,18 +123,18 @@ impl AredParams {
     }
 }
 
-/// The value of `max_p` below which Linux's red does not lower it.
+/// The value of `max_p` below which Linux's red does not decrease it.
 const LINUX_BOTTOM: f64 = 0.01;
 
 /// The part of the range between the thresholds in which adaptation leaves max_p alone.
 const QUIET: (f64, f64) = (0.4, 0.6);
 
-/// min_th: half of the packets that the link sends in the target delay.
+/// Returns min_th: half of the packets that the link sends in the target delay, at least 5.
 fn least_threshold_pkts(target_delay_s: f64, pkts_per_s: f64) -> f64 {
     (target_delay_s * pkts_per_s / 2.0).max(5.0)
 }
 
-/// 1/W, for a window W that fills 100 ms with packets of 1000 bytes.
+/// Returns 1/W, for a window W of 1000-byte packets that fills the link for 100 ms; at most 0.01.
 fn least_max_p(rate: Rate) -> f64 {
     (80_000.0 / rate.as_bps() as f64).min(0.01)
 }
@@ -143,7 +148,7 @@ impl AredParams {
             Axis::new("delay", 0.001, longest_s.max(0.002)),
             conditions.weight(),
         ];
-        let held = move |x: &Point| (x["delay"] * slowest).max(10.0);
+        let queue_pkts = move |x: &Point| (x["delay"] * slowest).max(10.0);
         let settings = |x: &Point| {
             vec![
                 ("target_delay", time(x["delay"], 4)),
@@ -151,7 +156,7 @@ impl AredParams {
             ]
         };
         let packet = conditions.packet;
-        // max_p comes to where the average is midway between min_th and three times it.
+        // Adaptation moves max_p until the average is midway between min_th and 3·min_th.
         let adapted = move |x: &Point, at: &Condition, flows: f64| {
             let law = AredParams::defaults();
             let capacity = at.rate.packets_per_sec(packet);
@@ -163,7 +168,7 @@ impl AredParams {
                 number(max_p.max(least_max_p(at.rate)).min(law.top)),
             )]
         };
-        Search::Space(Space::new(axes, held, settings).adapting(adapted))
+        Search::Space(Space::new(axes, queue_pkts, settings).adapting(adapted))
     }
 }
 
@@ -179,10 +184,10 @@ impl ConfiguredLaw for AredParams {
         Ok(Box::new(Tuned::new(Red::new(red, site), tuner)))
     }
 
-    /// It sets the thresholds that are not given.
+    /// Returns the target delay if the thresholds are derived from it.
     fn set_point(&self) -> Option<SetPoint> {
-        let free = self.min_th.0 <= 0.0 && self.max_th.0 <= 0.0;
-        free.then_some(SetPoint::Delay(self.target_delay))
+        let derived = self.min_th.0 <= 0.0 && self.max_th.0 <= 0.0;
+        derived.then_some(SetPoint::Delay(self.target_delay))
     }
 
     fn theory(&self) -> Option<&dyn LinearLaw> {
@@ -199,8 +204,9 @@ impl ConfiguredLaw for AredParams {
 }
 
 impl LinearLaw for AredParams {
-    /// RED with max_p as it starts, where that rests in the middle fifth of its range; adaptation
-    /// moves it to that fifth's nearer edge otherwise, or to its bounds. Then it is slow.
+    /// RED with the initial max_p, if the equilibrium is in the middle fifth of the range. Otherwise
+    /// adaptation moves max_p until the equilibrium is at the nearer edge of that fifth, or max_p
+    /// reaches a bound. Adaptation is too slow to matter for the loop.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let mut red = self.red(site);
         let (start, p_b) = (
@@ -214,12 +220,12 @@ impl LinearLaw for AredParams {
         if p_b < red.max_p || !self.gentle {
             return red.linear(point, site);
         }
-        // Above max_th the slope is that of the start: see `Red`.
+        // Above max_th the slope is that of the initial max_p: see `Red::gentle_slope`.
         red.max_p = start;
         red.linear(point, site)
     }
 
-    /// RED's rule for what adaptation does not move, and a max_p to start from.
+    /// RED's rule for the parameters that adaptation does not move, and for the initial max_p.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let mut red = RedParams::defaults();
         red.wait = self.wait;
@@ -280,6 +286,7 @@ impl LinuxQdisc for AredParams {
     }
 }
 
+/// The adaptation of max_p.
 struct Adaptation {
     low_pkts: f64,
     high_pkts: f64,
@@ -296,15 +303,16 @@ impl Tuner<Red> for Adaptation {
         false
     }
 
-    /// ns-2.35 adapts at arrivals, and waits from the last change, not from the last look: out
-    /// of a quiet band the first change is immediate. It adapts just before it judges the
-    /// arrival, we just after: one packet in an interval sees the older max_p.
+    /// ns-2.35 adapts at arrivals, and measures the interval from the last change, not from the last
+    /// check: after a period within the band, the first change is immediate. It adapts just before it
+    /// judges the arrival, and this implementation just after: one packet per interval sees the older
+    /// max_p.
     fn arrival(&mut self, now: Time, red: &mut Red) {
         if now <= self.last_change + self.interval {
             return;
         }
         let average_pkts = red.average_pkts();
-        // The bounds stop further change; a last step may pass them.
+        // The bounds stop further changes; the last step may exceed them.
         if average_pkts < self.low_pkts && red.max_p > self.bottom {
             red.max_p *= self.beta;
         } else if average_pkts > self.high_pkts && red.max_p < self.top {
@@ -323,7 +331,7 @@ mod tests {
     use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::{Params, Rng};
 
-    /// pd-red's ARED with the average equal to the queue at the last arrival.
+    /// Returns pd-red's ARED with an average that equals the queue at the last arrival.
     fn law(change: impl FnOnce(&mut AredParams)) -> Box<dyn Law> {
         let mut params = AredParams::defaults();
         params.min_th = Packets(15.0);
@@ -336,7 +344,7 @@ mod tests {
 
     const PACKET: PacketMeta = packet(1000);
 
-    /// max_p after an arrival at `ms` that finds `packets`.
+    /// Returns max_p after an arrival at `ms` that finds `packets` in the queue.
     fn arrive(law: &mut dyn Law, ms: u64, packets: u32) -> f64 {
         let now = Time::ZERO + Span::from_millis(ms);
         let _: Verdict = law.on_enqueue(now, &view(packets), &PACKET, &mut Rng::new(1, "test"));
@@ -353,7 +361,7 @@ mod tests {
         assert_eq!(arrive(&mut *law, 1002, 322), 0.0125 * 0.9);
         assert_eq!(arrive(&mut *law, 1600, 323), 0.0125 * 0.9);
         assert_eq!(arrive(&mut *law, 1700, 477), 0.0125 * 0.9);
-        // Nothing has changed since 1002, so the next change need not wait.
+        // The last change was at 1002 ms, so the next one need not wait.
         assert_eq!(arrive(&mut *law, 1701, 322), 0.0125 * 0.81);
     }
 
@@ -364,17 +372,17 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_stop_change() {
+    fn the_bounds_stop_further_changes() {
         let mut high = law(|p| p.max_p = 0.5);
         assert_eq!(arrive(&mut *high, 501, 600), 0.5);
-        // bottom = 80 000/30e6 = 1/375: 0.0027 is lowered once, and then is below.
+        // bottom = 80 000/30e6 = 1/375: 0.0027 decreases once, and is then below.
         let mut low = law(|p| p.max_p = 0.0027);
         assert_eq!(arrive(&mut *low, 501, 100), 0.0027 * 0.9);
         assert_eq!(arrive(&mut *low, 1002, 100), 0.0027 * 0.9);
     }
 
     #[test]
-    fn the_gentle_slope_keeps_the_first_max_p() {
+    fn the_gentle_slope_keeps_the_initial_max_p() {
         // ns-2.35's trap: adapted to 0.0125, p falls from 0.0125 to 0.01 on crossing max_th.
         let mut law = law(|_| {});
         arrive(&mut *law, 501, 700);
@@ -383,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zero_follows_from_the_link() {
+    fn parameters_of_zero_are_derived_from_the_link() {
         // staqm section IV.A: 622 Mbit/s, 500-byte packets.
         let site = Site {
             rate: forebay_units::Rate::from_bps(622_000_000),

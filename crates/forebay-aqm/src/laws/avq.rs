@@ -1,5 +1,5 @@
-//! AVQ of Kunniyur and Srikant: signal packets that would overflow a slower, virtual copy of the
-//! queue. The law steers the virtual capacity so that arrivals fill a wanted share of the link.
+//! AVQ of Kunniyur and Srikant: packets that would overflow a virtual queue with a lower capacity are
+//! signalled. The law adapts the virtual capacity so that arrivals reach the desired utilisation.
 
 use std::f64::consts::PI;
 
@@ -14,6 +14,7 @@ use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Verdict};
 use crate::law_spec::LawSpec;
 use crate::virtual_queue::{link_bytes_per_s, listed, virtual_buffer_pkts, VirtualQueue, BURSTS};
 
+/// The registry entry of AVQ.
 pub const LAW: LawSpec = LawSpec::of::<AvqParams>(
     "avq",
     "AVQ: signal packets that overflow a virtual queue, with a capacity adapted to the arrival rate",
@@ -28,30 +29,32 @@ pub const LAW: LawSpec = LawSpec::of::<AvqParams>(
 params! {
     /// AVQ, with the defaults of ns-2.35.
     pub struct AvqParams {
-        /// Wanted utilisation of the link.
+        /// Desired utilisation of the link.
         gamma: f64 = 0.98, 0.0 => 1.0;
         /// Rate at which the virtual capacity adapts, per second.
         alpha: f64 = 0.15, 0.0 => 1e3;
-        /// Virtual capacity at the start, as a share of the link's.
+        /// Initial virtual capacity, as a fraction of the link's.
         start_share: f64 = 0.8, 0.0 => 1.0;
-        /// Size of the virtual buffer; zero: as large as the real one.
+        /// Size of the virtual buffer. Zero: as large as the real one.
         virtual_buffer: Packets = Packets(0.0), 0.0 => 1e9;
-        /// Count dropped packets as arrivals, as the papers do. ns-2 does not, so without ECN the
-        /// carried load comes to gamma.
+        /// Count dropped packets as arrivals, as the papers do. ns-2 does not; without ECN, the
+        /// carried instead of the offered load then reaches gamma.
         count_drops: bool = true;
     }
 }
 
-/// The fluid model of TCP under AVQ (e-avq eq. 18 with C̃' = −α·δλ), which is of rates and has no
+/// The fluid model of TCP under AVQ (e-avq eq. 18 with C̃' = −α·δλ). It is a model of rates, without a
 /// queue: δλ' = −K11·δλ − K12·δλ(t − d) + K2·δC̃(t − d), with K2 = K12.
 #[derive(Clone, Copy, Debug)]
 pub struct RateModel {
+    /// K11, in 1/s.
     pub k11: f64,
+    /// K12 = K2, in 1/s.
     pub k12: f64,
 }
 
 impl RateModel {
-    /// β = 2/3, as e-avq takes it.
+    /// Returns the model at an operating point, with β = 2/3 as in e-avq.
     pub fn new(gamma: f64, point: &OperatingPoint) -> RateModel {
         let window = gamma * point.window_pkts();
         RateModel {
@@ -61,16 +64,16 @@ impl RateModel {
     }
 }
 
-/// The α from which the loop oscillates: where s² + K11·s + (K12·s + α·K2)e^{−sd} has a root jω.
-/// Its two parts are K12 = ω·sin ωd − K11·cos ωd and α·K2 = ω²·cos ωd + K11·ω·sin ωd.
+/// Returns the smallest α at which the loop oscillates: where s² + K11·s + (K12·s + α·K2)e^{−sd} has
+/// a root jω. Its two parts are K12 = ω·sin ωd − K11·cos ωd and α·K2 = ω²·cos ωd + K11·ω·sin ωd.
 ///
-/// `None` where the loop oscillates with every α: by marking at once with the slope of (4), a
-/// virtual queue of fixed capacity is too steep for a window above some 2.8 packets. Katabi and
-/// Blake 2002 found AVQ's own condition unsolvable for real networks.
+/// `None` if the loop oscillates with every α. The marking of a virtual queue of constant capacity
+/// alone, with the slope of e-avq eq. (4), is too steep for windows above about 2.8 packets. Katabi
+/// and Blake 2002 found that AVQ's own stability condition has no solution for real networks.
 pub fn alpha_bound(gamma: f64, point: &OperatingPoint) -> Option<f64> {
     let RateModel { k11, k12 } = RateModel::new(gamma, point);
     let d = point.rtt_s;
-    // The right side rises from −K11 at 0 for ωd in (0, π/2], where α·K2 is positive.
+    // ω·sin ωd − K11·cos ωd rises from −K11 at ω = 0 for ωd in (0, π/2], where α·K2 is positive.
     let (mut low, mut high) = (0.0, PI / (2.0 * d));
     let excess = |w: f64| w * (w * d).sin() - k11 * (w * d).cos() - k12;
     let alpha = |w: f64| (w * w * (w * d).cos() + k11 * w * (w * d).sin()) / k12;
@@ -132,13 +135,13 @@ impl LinearLaw for AvqParams {
                 designed.alpha = (bound / 2.0).min(1e3);
                 gains.push(("alpha_bound", bound));
                 format!(
-                    "The loop of rates oscillates from alpha = {bound:.4} on; half of that is \
-                     taken."
+                    "The rate loop oscillates for alpha above {bound:.4}; the design takes half of \
+                     that."
                 )
             }
             None => format!(
-                "No alpha makes the loop of rates stable: with a window of {:.1} packets, marking \
-                 answers the rate too steeply. alpha is left as it is.",
+                "No alpha makes the rate loop stable: with a window of {:.1} packets, marking \
+                 responds too steeply to the rate. alpha is unchanged.",
                 request.point.window_pkts()
             ),
         };
@@ -161,7 +164,7 @@ impl FixedPointLaw for AvqParams {
     fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
         let link = site.rate.as_bps() as f64 / 8.0;
         let buffer_pkts = virtual_buffer_pkts(self.virtual_buffer, site)?;
-        // From a length to a rate: each has its unit.
+        // The units of lengths and of rates differ in fixed point.
         let per_length =
             self.alpha * 1e-9 * 2f64.powi(fixed_point::RATE_BITS - fixed_point::LENGTH_BITS);
         Ok(Twin {
@@ -183,7 +186,8 @@ impl FixedPointLaw for AvqParams {
     }
 }
 
-/// There is no `intensity`: what overflows depends on how packets arrive, not on the queue.
+/// AVQ at a queue. It has no `intensity`, because overflows depend on the arrivals and not on the
+/// length of the queue.
 struct Avq {
     params: AvqParams,
     queue: VirtualQueue,
@@ -200,7 +204,7 @@ impl Law for Avq {
         if overflow && p.signal == Signal::Drop && !self.params.count_drops {
             return Verdict::Signal;
         }
-        // e-avq eq. (1) from one arrival to the next, where λ·Δt is this packet.
+        // e-avq eq. (1), integrated from the last arrival to this one: λ·Δt is this packet.
         let link = link_bytes_per_s(q);
         let elapsed_s = now.since(self.last).as_secs_f64();
         self.last = now;
@@ -231,26 +235,26 @@ mod tests {
             law.on_enqueue(now, &view(0), &packet(bytes), &mut rng);
             probed(&*law, "virtual_capacity_bps") / 8.0
         };
-        // C = 3.75e6 bytes/s, so C̃ starts at 3e6. In 1 ms γC brings 3675 bytes.
+        // C = 3.75e6 bytes/s, so C̃ starts at 3e6. In 1 ms γC amounts to 3675 bytes.
         let mut want = 3e6 + 0.15 * (3675.0 - 1000.0);
         assert!((arrive(1000, 1000) - want).abs() < 1e-6);
         want += 0.15 * (3675.0 - 8000.0);
         assert!((arrive(2000, 8000) - want).abs() < 1e-6);
-        // After a second's silence C̃ would pass C: α·γ·C·1 s = 551 250; it does after two.
+        // Each second without arrivals adds α·γ·C·1 s = 551 250; after two, C̃ is limited to C.
         want += 0.15 * (3.675e6 - 1000.0);
         assert!((arrive(1_002_000, 1000) - want).abs() < 1e-6);
         assert_eq!(arrive(2_002_000, 1000), 3.75e6);
     }
 
     #[test]
-    fn the_bound_on_alpha_is_a_root_on_the_axis() {
+    fn the_bound_on_alpha_is_a_root_on_the_imaginary_axis() {
         // A window of two packets: N = 50, C = 1000/s, d = 0.1 s.
         let point = OperatingPoint::of_flows(50.0, 0.1, 1000.0);
         let RateModel { k11, k12 } = RateModel::new(0.98, &point);
         assert!((k11 - 50.0 / (0.98 * 1000.0 * 0.01)).abs() < 1e-9);
         assert!((k12 - (2.0 / 3.0) * 0.98 * 1000.0 / 50.0).abs() < 1e-9);
         let bound = alpha_bound(0.98, &point).unwrap();
-        // |jω(jω + K11)| = |jωK12 + αK2| has its root where the phases meet, too.
+        // The characteristic equation has a root where magnitudes and phases agree.
         let residue = |w: f64| {
             let (re, im) = ((w * 0.1).cos(), -(w * 0.1).sin());
             let a = -w * w + bound * k12 * re - k12 * w * im;
@@ -261,7 +265,7 @@ mod tests {
             .map(|k| residue(f64::from(k) * 2e-4))
             .fold(f64::MAX, f64::min);
         assert!(least < 1e-2, "{least}");
-        // Twenty packets: nothing helps.
+        // With a window of twenty packets no alpha is stable.
         assert_eq!(
             alpha_bound(0.98, &OperatingPoint::of_flows(5.0, 0.1, 1000.0)),
             None
@@ -270,7 +274,7 @@ mod tests {
 
     #[test]
     fn arrivals_at_gamma_leave_the_capacity_alone() {
-        // A packet of 1000 bytes each 1000/(0.98·3.75e6) s = 272.109 us, for a million of them.
+        // A million packets of 1000 bytes, one every 1000/(0.98·3.75e6) s = 272.109 us.
         let mut law = AvqParams::defaults().build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         for k in 1..=1_000_000_u64 {
@@ -282,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn what_overflows_the_virtual_queue_is_marked() {
-        // Nothing is served at one instant, so of 1000-byte packets just 800 fit.
+    fn packets_that_overflow_the_virtual_queue_are_signalled() {
+        // All packets arrive at the same time, so exactly 800 packets of 1000 bytes fit.
         let mut law = AvqParams::defaults().build(&site(), 0).unwrap();
         let mut rng = Rng::new(1, "test");
         let verdicts: Vec<_> = (0..802)

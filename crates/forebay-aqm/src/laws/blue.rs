@@ -1,4 +1,5 @@
-//! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
+//! BLUE of Feng, Shin, Kandlur and Saha: a probability that changes only when the buffer overflows
+//! and when the link becomes idle.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::search::{number, time, Conditions, Search};
@@ -8,6 +9,7 @@ use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Verdict};
 use crate::law_spec::LawSpec;
 
+/// The registry entry of BLUE.
 pub const LAW: LawSpec = LawSpec::of::<BlueParams>(
     "blue",
     "BLUE: raise the probability when the buffer overflows, lower it when the link goes idle",
@@ -19,19 +21,21 @@ pub const LAW: LawSpec = LawSpec::of::<BlueParams>(
 .with_search(BlueParams::search);
 
 params! {
-    /// BLUE. The gains are those of its authors' experiments: fast up, slow down.
+    /// BLUE. The defaults are those of its authors' experiments: the probability increases fast and
+    /// decreases slowly.
     pub struct BlueParams {
-        /// Added to the probability at an overflow (the paper's d_inc).
+        /// Increase of the probability at an overflow (d_inc in the paper).
         increment: f64 = 0.0025, 0.0 => 1.0;
-        /// Taken off the probability when the link goes idle (d_dec).
+        /// Decrease of the probability when the link becomes idle (d_dec).
         decrement: f64 = 0.00025, 0.0 => 1.0;
-        /// Shortest time between two changes, so that one can take effect.
+        /// Shortest time between two changes, so that a change can take effect.
         freeze_time: Span = Span::from_millis(100), 0.0 => 60.0;
     }
 }
 
 impl BlueParams {
-    /// Fast and slow, with a short and a long freeze; the decrement a tenth, as its authors have it.
+    /// Fast and slow increments, with a short and a long freeze time each. The decrement is a tenth
+    /// of the increment, as its authors have it.
     fn search(_conditions: &Conditions) -> Search {
         let setting = |increment: f64, freeze_s: f64| {
             vec![
@@ -59,7 +63,8 @@ impl ConfiguredLaw for BlueParams {
         }))
     }
 
-    /// A change must have had its effect before the next (Feng et al. 2002, section III).
+    /// The freeze time must be long enough for a change to take effect (Feng et al. 2002, section
+    /// III).
     fn fitted(&self, rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
         if rtt <= self.freeze_time {
             return Vec::new();
@@ -86,20 +91,22 @@ impl FixedPointLaw for BlueParams {
     }
 }
 
+/// BLUE at a queue.
 struct Blue {
     params: BlueParams,
     probability: f64,
-    /// Either way: one clock for both events.
+    /// The time of the last change in either direction: both events share one freeze time.
     last_change: Option<Time>,
 }
 
 impl Blue {
-    fn change(&mut self, now: Time, by: f64) {
+    /// Changes the probability by `step`, unless the freeze time has not passed yet.
+    fn change(&mut self, now: Time, step: f64) {
         let frozen = |last| now.since(last) <= self.params.freeze_time;
         if self.last_change.is_some_and(frozen) {
             return;
         }
-        self.probability = (self.probability + by).clamp(0.0, 1.0);
+        self.probability = (self.probability + step).clamp(0.0, 1.0);
         self.last_change = Some(now);
     }
 }
@@ -139,7 +146,7 @@ mod tests {
     use forebay_units::Params;
 
     #[test]
-    fn overflow_raises_idleness_lowers_and_both_wait() {
+    fn overflow_increases_and_idleness_decreases_the_probability_once_per_freeze_time() {
         let mut blue = BlueParams::defaults().build(&site(), 0).unwrap();
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let p = |blue: &dyn Law| blue.intensity(&view(0)).unwrap();

@@ -1,5 +1,5 @@
-//! COBALT of CAKE: CoDel that counts down instead of forgetting, and BLUE against flows that do
-//! not answer.
+//! COBALT, the law of CAKE: CoDel whose count decreases step by step instead of being reset, and BLUE
+//! against unresponsive flows.
 
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::search::{time, Conditions, Search};
@@ -11,6 +11,7 @@ use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Target, Verdict};
 use crate::law_spec::LawSpec;
 use crate::laws::codel::settings;
 
+/// The registry entry of COBALT.
 pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
     "cobalt",
     "COBALT: CoDel that counts down, with BLUE's drops for flows that do not answer",
@@ -21,7 +22,7 @@ pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
 )
 .with_search(CobaltParams::search);
 
-/// CAKE.
+/// The registry entry of CAKE: COBALT in the discipline `cake`.
 pub const CAKE: LawSpec = LAW
     .in_queue(
         "cake",
@@ -34,21 +35,21 @@ pub const CAKE: LawSpec = LAW
 params! {
     /// COBALT's parameters.
     pub struct CobaltParams {
-        /// Queuing delay that may persist, or a queue length as the delay it has at the link's
-        /// rate; at least one and a half transmissions of a usual packet.
+        /// Acceptable standing queuing delay, or a queue length, which is converted to a delay at the
+        /// link's rate. The delay is raised to at least 1.5 transmission times of a usual packet.
         target: SetPoint = SetPoint::Delay(Span::from_millis(5)), 0.0 => 1e9;
-        /// How long the delay may stay above the target before the first signal; about the
+        /// Time for which the delay may stay above the target before the first signal: about the
         /// longest usual round-trip time.
         interval: Span = Span::from_millis(100), 1e-6 => 60.0;
-        /// Added to BLUE's drop probability at an overflow, at most once in a target.
+        /// Increase of BLUE's drop probability at an overflow, at most once per target time.
         increment: f64 = 0.003_906_25, 0.0 => 1.0;
-        /// Taken off BLUE's drop probability when the queue is empty, at most once in a target.
+        /// Decrease of BLUE's drop probability when the queue is empty, at most once per target time.
         decrement: f64 = 0.000_244_140_625, 0.0 => 1.0;
     }
 }
 
 impl CobaltParams {
-    /// It has no linear model, as CoDel has none.
+    /// COBALT is tuned by simulation, because it has no linear model, like CoDel.
     fn search(conditions: &Conditions) -> Search {
         Search::Listed(settings(conditions))
     }
@@ -79,7 +80,7 @@ impl ConfiguredLaw for CobaltParams {
         Some(self.target)
     }
 
-    /// The keyword `rtt` of tc-cake(8); the rate it fits to by itself.
+    /// The interval is `rtt` of tc-cake(8). COBALT itself adapts its target to the link's rate.
     fn fitted(&self, rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
         if rtt <= self.interval {
             return Vec::new();
@@ -93,7 +94,8 @@ impl ConfiguredLaw for CobaltParams {
 }
 
 impl LinuxQdisc for CobaltParams {
-    /// tc-cake(8), which has one keyword for target and interval: a twentieth of `rtt`, and `rtt`.
+    /// tc-cake(8) has one keyword for both times: the interval is `rtt`, and the target a twentieth of
+    /// it.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "cake" {
             return Ok(None);
@@ -116,16 +118,17 @@ impl LinuxQdisc for CobaltParams {
     }
 }
 
-/// What the link's rate makes of the parameters, in ns (`cake_set_rate`).
+/// The times that follow from the parameters at the link's rate, in ns (`cake_set_rate`).
 #[derive(Clone, Copy, Default)]
 struct Times {
     rate: Rate,
     target: u64,
     interval: u64,
-    /// Transmission of a usual packet.
+    /// The transmission time of a usual packet (`mtu_time`).
     packet: u64,
 }
 
+/// COBALT at a queue (`struct cobalt_vars`).
 struct Cobalt {
     target: Target,
     interval: u64,
@@ -133,35 +136,41 @@ struct Cobalt {
     decrement: u32,
     packet: Bytes,
     times: Times,
-    /// Signals since signalling began, less those that fell due while the delay was low.
+    /// The number of signals since signalling began, minus those that fell due while the delay was
+    /// below the target.
     count: u32,
-    /// 1/√count, of 2^32.
+    /// 1/√count in units of 2^−32 (`rec_inv_sqrt`).
     inverse_root: u32,
+    /// True while the delay is above the target (`dropping`).
     signalling: bool,
-    /// When the next signal is due; while nothing is to be signalled, until when that state lasts.
+    /// When the next signal is due (`drop_next`). While `count` is zero, the end of the interval in
+    /// which the law still decays.
     next: u64,
-    /// BLUE's drop probability, of 2^32, and when it changed.
+    /// BLUE's drop probability in units of 2^−32 (`p_drop`).
     blue: u32,
+    /// When that probability last changed (`blue_timer`).
     blue_since: u64,
 }
 
 impl Cobalt {
+    /// Returns the times at this rate, with a target of `target_pkts` if it is a queue length.
     fn times_at(&self, rate: Rate, target_pkts: f64) -> Times {
         let per_s = rate.packets_per_sec(self.packet);
         let packet = whole_u64(1e9 / per_s);
-        let given = match self.target.set_point {
+        let requested = match self.target.set_point {
             SetPoint::Delay(delay) => delay.as_nanos(),
             SetPoint::Packets(_) => whole_u64(1e9 * target_pkts / per_s),
         };
-        let target = given.max(packet.saturating_mul(3) / 2);
+        let target = requested.max(packet.saturating_mul(3) / 2);
         Times {
             rate,
             target,
-            interval: (self.interval + (target - given)).max(target.saturating_mul(2)),
+            interval: (self.interval + (target - requested)).max(target.saturating_mul(2)),
             packet,
         }
     }
 
+    /// Returns the times at the link's current rate.
     #[inline]
     fn times(&mut self, q: &QueueView) -> Times {
         if q.rate != self.times.rate {
@@ -170,14 +179,15 @@ impl Cobalt {
         self.times
     }
 
-    /// `t` + interval/√count (`cobalt_control`).
+    /// Returns `t` + interval/√count (`cobalt_control`).
     fn control(&self, t: u64, interval: u64) -> u64 {
         let step = (u128::from(interval) * u128::from(self.inverse_root)) >> 32;
         t.saturating_add(u64::try_from(step).expect("less than the interval"))
     }
 
-    /// 1/√count: of a table up to 15, then by a step of Newton's method (`cobalt_invsqrt`).
-    fn take_root(&mut self, count: u32) {
+    /// Sets 1/√count, from a table for counts up to 15, and by one step of Newton's method above
+    /// (`cobalt_invsqrt`).
+    fn update_root(&mut self, count: u32) {
         if let Some(root) = INVERSE_ROOTS.get(count as usize) {
             self.inverse_root = *root;
             return;
@@ -188,13 +198,13 @@ impl Cobalt {
         self.inverse_root = ((rest >> 2).wrapping_mul(x) >> 31) as u32;
     }
 
-    /// The next signal, after one more or one less.
+    /// Schedules the next signal for a new count.
     fn step(&mut self, count: u32, interval: u64) {
-        self.take_root(count);
+        self.update_root(count);
         self.next = self.control(self.next, interval);
     }
 
-    /// What CoDel and BLUE say of a departure (`cobalt_should_drop`).
+    /// Judges a departure by CoDel, then by BLUE (`cobalt_should_drop`).
     #[inline]
     fn judge(&mut self, t: u64, times: Times, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         let sojourn = p.sojourn.as_nanos();
@@ -217,7 +227,7 @@ impl Cobalt {
             self.step(count, times.interval);
             overdue = t > self.next;
         } else {
-            // Where CoDel forgets, the count goes down as often as it would have gone up.
+            // Where CoDel resets its state, the count decreases at the times of due signals.
             while due {
                 count -= 1;
                 self.step(count, times.interval);
@@ -226,7 +236,7 @@ impl Cobalt {
             }
         }
         let stays = |verdict| verdict == Verdict::Pass || p.signal == Signal::Mark;
-        // BLUE drops what could be marked: it is for flows that do not answer.
+        // BLUE drops even packets that could be marked, because it acts on unresponsive flows.
         if self.blue > 0 && stays(verdict) && whole_draw(rng) < self.blue {
             verdict = Verdict::Drop;
         }
@@ -239,13 +249,13 @@ impl Cobalt {
         verdict
     }
 
-    /// Whether BLUE has changed its probability in the last target's time.
-    fn blue_rests(&self, t: u64, times: Times) -> bool {
+    /// Returns true if BLUE's probability changed less than a target time ago.
+    fn blue_is_frozen(&self, t: u64, times: Times) -> bool {
         t.saturating_sub(self.blue_since) <= times.target
     }
 }
 
-/// 2^32/√count, for counts up to 15; both 0 and 1 stand for a whole interval.
+/// 2^32/√count for counts up to 15; counts of 0 and 1 give a whole interval.
 const INVERSE_ROOTS: [u32; 16] = [
     u32::MAX,
     u32::MAX,
@@ -265,7 +275,7 @@ const INVERSE_ROOTS: [u32; 16] = [
     1_108_955_788,
 ];
 
-/// 32 random bits.
+/// Returns 32 random bits.
 fn whole_draw(rng: &mut Rng) -> u32 {
     (rng.next_u64() >> 32) as u32
 }
@@ -284,17 +294,17 @@ impl Law for Cobalt {
             Verdict::Signal => p.signal == Signal::Drop,
             Verdict::Drop => true,
         };
-        // The last packet may be marked, never dropped.
+        // The last packet of a queue may be marked, and is never dropped.
         if drops && q.packets == 0 {
             return Verdict::Pass;
         }
         verdict
     }
 
-    /// `cobalt_queue_full`
+    /// Reacts to a full buffer (`cobalt_queue_full`).
     fn on_overflow(&mut self, now: Time, q: &QueueView) {
         let (t, times) = (now.as_nanos(), self.times(q));
-        if !self.blue_rests(t, times) {
+        if !self.blue_is_frozen(t, times) {
             self.blue = self.blue.saturating_add(self.increment);
             self.blue_since = t;
         }
@@ -303,10 +313,10 @@ impl Law for Cobalt {
         self.count = self.count.max(1);
     }
 
-    /// `cobalt_queue_empty`
+    /// Reacts to an empty queue (`cobalt_queue_empty`).
     fn on_idle(&mut self, now: Time, q: &QueueView) {
         let (t, times) = (now.as_nanos(), self.times(q));
-        if self.blue > 0 && !self.blue_rests(t, times) {
+        if self.blue > 0 && !self.blue_is_frozen(t, times) {
             self.blue = self.blue.saturating_sub(self.decrement);
             self.blue_since = t;
         }
@@ -317,21 +327,21 @@ impl Law for Cobalt {
         }
     }
 
-    /// `cake_drop`
+    /// Counts every dropped packet as a full buffer (`cake_drop`).
     fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {
         for _ in 0..packets {
             self.on_overflow(now, q);
         }
     }
 
-    /// An empty flow decays until then (`cake_dequeue`).
-    fn rests(&self, now: Time) -> bool {
+    /// Returns true once the state of an empty flow has decayed (`cake_dequeue`).
+    fn is_quiescent(&self, now: Time) -> bool {
         self.blue == 0 && self.count == 0 && now.as_nanos() >= self.next
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
         self.target.set_point = set_point;
-        self.times.rate = Rate::default(); // asks for its times anew
+        self.times.rate = Rate::default(); // the times are computed again at the next call
         true
     }
 
@@ -347,12 +357,12 @@ impl FluidLaw for Cobalt {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::testing::{load, packet, phases, probed, site, view, Happens, Phase};
+    use crate::laws::testing::{load, packet, phases, probed, site, view, Event, Phase};
     use forebay_units::Params;
     use proptest::prelude::{proptest, ProptestConfig};
     use std::collections::VecDeque;
 
-    /// The functions `cobalt_*` read line by line: signed time, 32-bit fractions.
+    /// The kernel's functions `cobalt_*`, transcribed line by line: signed time and 32-bit fractions.
     #[derive(Default)]
     struct Kernel {
         interval: i64,
@@ -415,7 +425,7 @@ mod tests {
             }
         }
 
-        /// Whether it is dropped, and whether it was marked before that.
+        /// Returns whether the packet is dropped, and whether it was marked before.
         fn should_drop(
             &mut self,
             now: i64,
@@ -468,7 +478,8 @@ mod tests {
         }
     }
 
-    /// The same packets through both, with the same draws; signals of CoDel and drops of BLUE.
+    /// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random numbers.
+    /// Returns the number of CoDel's signals, and the highest probability of BLUE.
     fn side_by_side(seed: u64, phases: &[Phase], limit: usize) -> (usize, f64) {
         let mut law = CobaltParams::defaults().build(&site(), 0).unwrap();
         // A packet of 1000 bytes at 30 Mbit/s.
@@ -481,28 +492,29 @@ mod tests {
         let mut rng = Rng::new(seed, "draws");
         let mut queue: VecDeque<(u64, u32, bool)> = VecDeque::new();
         let (mut signals, mut most_blue) = (0, 0.0f64);
-        for (now_ns, happens) in load(seed, phases) {
+        for (now_ns, event) in load(seed, phases) {
             let (now, at) = (Time::from_nanos(now_ns), now_ns as i64);
-            match happens {
-                Happens::Arrival { .. } if queue.len() >= limit => {
+            match event {
+                Event::Arrival { .. } if queue.len() >= limit => {
                     law.on_overflow(now, &view(queue.len() as u32));
                     kernel.full(at);
                 }
-                Happens::Arrival { bytes, ect } => queue.push_back((now_ns, bytes, ect)),
-                Happens::Service => loop {
-                    let Some((came, bytes, ect)) = queue.pop_front() else {
+                Event::Arrival { bytes, ect } => queue.push_back((now_ns, bytes, ect)),
+                Event::Service => loop {
+                    let Some((arrived, bytes, ect)) = queue.pop_front() else {
                         law.on_idle(now, &view(0));
                         kernel.empty(at);
                         break;
                     };
                     let p = PacketMeta {
                         signal: if ect { Signal::Mark } else { Signal::Drop },
-                        sojourn: Span::from_nanos(now_ns - came),
+                        sojourn: Span::from_nanos(now_ns - arrived),
                         ..packet(bytes)
                     };
-                    let mut same = rng.clone();
+                    let mut rng_copy = rng.clone();
                     let got = law.on_dequeue(now, &view(queue.len() as u32), &p, &mut rng);
-                    let (drop, marked) = kernel.should_drop(at, at - came as i64, ect, &mut same);
+                    let (drop, marked) =
+                        kernel.should_drop(at, at - arrived as i64, ect, &mut rng_copy);
                     // "Last packet in queue may be marked, shouldn't be dropped."
                     let drop = drop && !queue.is_empty();
                     let drops = got == Verdict::Drop || (got == Verdict::Signal && !ect);
@@ -537,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arrivals_make_both_parts_signal() {
+    fn codel_and_blue_both_act_on_these_arrivals() {
         let phases = [2.0, 0.3, 2.0].map(|load| Phase {
             load,
             ms: 5000,
@@ -548,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_has_room_for_packets_in_transmission() {
+    fn a_slow_link_raises_the_target_by_packets_in_transmission() {
         // 1000 bytes at 1 Mbit/s take 8 ms: the target is 12 ms, the interval 107 ms.
         let mut law = CobaltParams::defaults().build(&site(), 0).unwrap();
         let q = QueueView {

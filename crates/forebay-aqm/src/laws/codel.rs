@@ -1,5 +1,5 @@
-//! CoDel of Nichols, Jacobson, McGregor and Iyengar: signals at departures, ever more often while
-//! packets have waited longer than the target for an interval.
+//! CoDel of Nichols, Jacobson, McGregor and Iyengar: once packets have waited longer than the target
+//! for an interval, it signals at departures, at an increasing rate.
 
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::search::{time, Conditions, Search, Settings};
@@ -9,6 +9,7 @@ use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Target, Verdict};
 use crate::law_spec::LawSpec;
 
+/// The registry entry of CoDel.
 pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
     "codel",
     "CoDel: signals at departures, ever more often while packets wait longer than the target",
@@ -19,7 +20,7 @@ pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
 )
 .with_search(CodelParams::search);
 
-/// FQ-CoDel.
+/// The registry entry of FQ-CoDel: CoDel in the discipline `fq`.
 pub const FQ: LawSpec = LAW
     .in_queue(
         "fq",
@@ -30,11 +31,11 @@ pub const FQ: LawSpec = LAW
     .with_several_loops(CodelParams::search);
 
 words! {
-    /// In what CoDel counts time, and how it takes a square root.
+    /// The arithmetic of CoDel's time and square root.
     pub enum Arithmetic {
-        /// Ticks of 1024 ns, and 1/√count by one step of Newton's method in 16 bits.
+        /// Ticks of 1024 ns, and 1/√count by one step of Newton's method in 16 bits, as in Linux.
         Fixed = "fixed",
-        /// Nanoseconds, and a square root of 53 bits.
+        /// Nanoseconds, and a square root with 53 bits.
         Exact = "exact",
     }
 }
@@ -42,32 +43,31 @@ words! {
 params! {
     /// CoDel's parameters.
     pub struct CodelParams {
-        /// Queuing delay that may persist, or a queue length as the delay it has at the link's
-        /// rate; 5 to 10 % of the interval (RFC 8289 section 4.4).
+        /// Acceptable standing queuing delay, or a queue length, which is converted to a delay at the
+        /// link's rate; 5 to 10 % of the interval (RFC 8289 section 4.4).
         target: SetPoint = SetPoint::Delay(Span::from_millis(5)), 0.0 => 1e9;
-        /// How long the delay may stay above the target before the first signal; about the
+        /// Time for which the delay may stay above the target before the first signal: about the
         /// longest usual round-trip time (RFC 8289 section 4.3).
         interval: Span = Span::from_millis(100), 1e-6 => 60.0;
-        /// Backlog behind a packet up to which that is not signalled; 0B takes the link's usual
-        /// packet.
+        /// A packet is not signalled if at most this backlog is behind it. 0B: one of the link's usual
+        /// packets.
         least_backlog: Bytes = Bytes(0), 0.0 => 1e9;
-        /// Delay above which every ECN-capable packet is marked besides, as Linux can; 0s for
-        /// none.
+        /// Delay above which every ECN-capable packet is marked in addition, as Linux can. 0s: none.
         ce_threshold: Span = Span::ZERO, 0.0 => 60.0;
-        /// "fixed" counts ticks of 1024 ns and takes 1/√count by Newton's method in 16 bits, as
-        /// Linux does; "exact" is RFC 8289's pseudocode in nanoseconds.
+        /// "fixed" counts time in ticks of 1024 ns and computes 1/√count by Newton's method in 16
+        /// bits, as Linux does; "exact" is RFC 8289's pseudocode in nanoseconds.
         arithmetic: Arithmetic = Arithmetic::Fixed;
     }
 }
 
-/// Settings to try with packets, for laws that have an interval and a target: the interval is a
-/// round-trip time (RFC 8289 section 4.3), the target 5 or 10 % of it (section 4.4).
+/// Returns settings to simulate, for laws that have an interval and a target: the interval is a
+/// round-trip time (RFC 8289 section 4.3), and the target 5 or 10 % of it (section 4.4).
 pub fn settings(conditions: &Conditions) -> Vec<Settings> {
     let (shortest_s, longest_s) = conditions.rtts_s();
     let (_, fastest) = conditions.capacities_pkts_per_s();
-    let most_s = 0.5 * conditions.buffer_pkts / fastest;
+    let longest_target_s = 0.5 * conditions.buffer_pkts / fastest;
     let setting = |(interval_s, share): (f64, f64)| {
-        let target_s = (share * interval_s).min(most_s);
+        let target_s = (share * interval_s).min(longest_target_s);
         vec![
             ("target", time(target_s, 4)),
             ("interval", time(interval_s, 4)),
@@ -79,8 +79,8 @@ pub fn settings(conditions: &Conditions) -> Vec<Settings> {
 }
 
 impl CodelParams {
-    /// It has no linear model: the time between signals, not their probability, is what it sets,
-    /// and it does so by the time for which the delay has been above the target.
+    /// CoDel is tuned by simulation, because it has no linear model: it controls the time between
+    /// signals, not their probability, by the time for which the delay has been above the target.
     fn search(conditions: &Conditions) -> Search {
         Search::Listed(settings(conditions))
     }
@@ -110,7 +110,7 @@ impl ConfiguredLaw for CodelParams {
             first_above: None,
             next: 0,
             delay: 0,
-            dropped: None,
+            last_drop: None,
         }))
     }
 
@@ -118,9 +118,9 @@ impl ConfiguredLaw for CodelParams {
         Some(self.target)
     }
 
-    /// A target below the time of a packet signals whenever one waits (RFC 8290 section 5.2.1),
-    /// and the interval is about the longest RTT (RFC 8289 section 4.3); with the factor 3/2 of
-    /// `cake_set_rate`, and its interval of at least two targets.
+    /// With a target below the transmission time of a packet, CoDel signals whenever a packet waits
+    /// (RFC 8290 section 5.2.1), and the interval should be about the longest RTT (RFC 8289 section
+    /// 4.3). The factor 3/2 and the minimum interval of two targets are those of `cake_set_rate`.
     fn fitted(&self, rtt: Span, site: &Site) -> Vec<(&'static str, Value)> {
         let packet_s = 1.0 / site.rate.packets_per_sec(site.packet);
         let target_s = site.pkts(self.target) * packet_s;
@@ -129,14 +129,14 @@ impl ConfiguredLaw for CodelParams {
         let long_s = interval_s
             .max(rtt.as_secs_f64() + needed_s)
             .max(2.0 * needed_s);
-        let mut found = Vec::new();
+        let mut changes = Vec::new();
         if needed_s > target_s {
-            found.push(("target", time(needed_s, 3)));
+            changes.push(("target", time(needed_s, 3)));
         }
         if rtt > self.interval || needed_s > target_s && long_s > interval_s {
-            found.push(("interval", time(long_s, 3)));
+            changes.push(("interval", time(long_s, 3)));
         }
-        found
+        changes
     }
 
     fn linux(&self) -> Option<&dyn LinuxQdisc> {
@@ -165,7 +165,7 @@ impl LinuxQdisc for CodelParams {
     }
 }
 
-/// Nanoseconds are shifted right by this.
+/// CoDel's clock, whose ticks are nanoseconds shifted right by this many bits.
 #[derive(Clone, Copy)]
 struct Clock(u32);
 
@@ -179,51 +179,55 @@ impl Clock {
     }
 }
 
-/// A packet was dropped at this time, and the next one is part of the same departure.
+/// A drop whose departure goes on: the next packet offered at the same time belongs to it.
 #[derive(Clone, Copy)]
-struct Dropped {
+struct LastDrop {
     at: Time,
-    /// The drop that began the signalling: what follows it goes out.
+    /// True for the drop that starts signalling: the packet after it is sent.
     first: bool,
-    /// Drops of this departure.
+    /// The number of drops in this departure.
     drops: u32,
 }
 
+/// CoDel at a queue (`struct codel_vars`).
 struct Codel {
     arithmetic: Arithmetic,
     clock: Clock,
     target: Target,
-    // Times from here on are the clock's.
+    // Times from here on are in ticks of `clock`.
     interval: u64,
     least_backlog: u64,
     ce_threshold: Option<u64>,
-    /// Signals since signalling began, with what is remembered of the last time.
+    /// The number of signals since signalling began, including those carried over from the last
+    /// signalling state.
     count: u32,
-    /// `count` as signalling began.
+    /// `count` when signalling began.
     last_count: u32,
-    /// 1/√count, of 2^16.
+    /// 1/√count in units of 2^−16 (`rec_inv_sqrt`).
     inverse_root: u16,
+    /// True while in the signalling state (`dropping`).
     signalling: bool,
-    /// When the delay will have been above the target for an interval.
+    /// When the delay will have been above the target for an interval (`first_above_time`).
     first_above: Option<u64>,
-    /// When the next signal is due, or the last was.
+    /// When the next signal is due, or the last one was (`drop_next`).
     next: u64,
-    /// How long the last packet waited.
+    /// The sojourn time of the last packet (`ldelay`).
     delay: u64,
-    dropped: Option<Dropped>,
+    last_drop: Option<LastDrop>,
 }
 
-/// Linux gives up after so many drops in one departure, and takes its next signal from now.
-const MOST_DROPS: u32 = 256;
+/// The largest number of drops in one departure, after which Linux schedules the next signal from now
+/// (`codel_dequeue`).
+const MAX_DROPS: u32 = 256;
 
 impl Codel {
-    /// Whether the delay has been above the target for an interval (RFC 8289 section 5.6,
-    /// `dodequeue`).
+    /// Returns true if the delay has been above the target for an interval (`dodequeue` in RFC 8289
+    /// section 5.6, `codel_should_drop` in Linux).
     #[inline]
     fn stays_above(&mut self, now: Time, q: &QueueView, p: &PacketMeta) -> bool {
-        let came = Time::from_nanos(now.as_nanos().saturating_sub(p.sojourn.as_nanos()));
+        let arrived = Time::from_nanos(now.as_nanos().saturating_sub(p.sojourn.as_nanos()));
         let t = self.clock.time(now);
-        self.delay = t - self.clock.time(came);
+        self.delay = t - self.clock.time(arrived);
         let target = self.clock.span(self.target.delay(q));
         if self.delay < target || q.link_bytes() <= self.least_backlog {
             self.first_above = None;
@@ -239,7 +243,7 @@ impl Codel {
         }
     }
 
-    /// `t` + interval/√count (RFC 8289 section 5.6, `control_law`).
+    /// Returns `t` + interval/√count (RFC 8289 section 5.6, `control_law`).
     fn control_law(&self, t: u64) -> u64 {
         let step = match self.arithmetic {
             // reciprocal_scale(interval, rec_inv_sqrt << 16)
@@ -251,18 +255,19 @@ impl Codel {
         t + step.max(1)
     }
 
-    /// One step of Newton's method towards 1/√count: x·(3 − count·x²)/2, with x of 2^32.
+    /// Takes one step of Newton's method towards 1/√count, x·(3 − count·x²)/2, with x in units of
+    /// 2^−32 (`codel_Newton_step`).
     fn newton_step(&mut self) {
         let x = u64::from(self.inverse_root) << 16;
         let square = (x * x) >> 32;
         let rest = (3u64 << 32).wrapping_sub(u64::from(self.count) * square);
-        // Two bits are spared, so that the product fits into 64.
+        // Two bits are shifted out first, so that the product fits into 64 bits.
         let next = (rest >> 2).wrapping_mul(x) >> 31;
         self.inverse_root = (next >> 16) as u16;
     }
 
-    /// The count to begin with: that of the last time where it ended a short time ago (RFC 8289
-    /// section 5.5, which takes this from Linux).
+    /// Enters the signalling state. The count continues from the last signalling state if that ended
+    /// recently (RFC 8289 section 5.5, which adopts this from Linux).
     fn begin(&mut self, t: u64) {
         self.signalling = true;
         let since_last = self.count.wrapping_sub(self.last_count);
@@ -277,11 +282,11 @@ impl Codel {
         self.next = self.control_law(t);
     }
 
-    /// Signals again, as often as is due: a drop is followed by the next packet of the same
-    /// departure, a mark ends it.
-    fn again(&mut self, now: Time, p: &PacketMeta, drops: u32) -> Verdict {
+    /// Signals once more. After a drop, the next packet of the same departure is judged; a mark ends
+    /// the departure.
+    fn signal_again(&mut self, now: Time, p: &PacketMeta, drops: u32) -> Verdict {
         let drops = drops + 1;
-        if self.arithmetic == Arithmetic::Fixed && drops > MOST_DROPS {
+        if self.arithmetic == Arithmetic::Fixed && drops > MAX_DROPS {
             self.next = self.control_law(self.clock.time(now));
             return Verdict::Pass;
         }
@@ -290,7 +295,7 @@ impl Codel {
         match p.signal {
             Signal::Mark => self.next = self.control_law(self.next),
             Signal::Drop => {
-                self.dropped = Some(Dropped {
+                self.last_drop = Some(LastDrop {
                     at: now,
                     first: false,
                     drops,
@@ -300,24 +305,24 @@ impl Codel {
         Verdict::Signal
     }
 
-    /// RFC 8289 section 5.5, `deque`: one packet of its loop.
+    /// Judges one packet: one iteration of the loop in `deque` (RFC 8289 section 5.5).
     #[inline]
     fn judge(&mut self, now: Time, q: &QueueView, p: &PacketMeta) -> Verdict {
         let stays_above = self.stays_above(now, q, p);
         let t = self.clock.time(now);
         let mut drops = 0;
-        match self.dropped.take().filter(|dropped| dropped.at == now) {
-            Some(dropped) if dropped.first => return Verdict::Pass,
-            Some(dropped) if stays_above => {
+        match self.last_drop.take().filter(|last| last.at == now) {
+            Some(last) if last.first => return Verdict::Pass,
+            Some(last) if stays_above => {
                 self.next = self.control_law(self.next);
-                drops = dropped.drops;
+                drops = last.drops;
             }
             _ => {}
         }
         if self.signalling {
             self.signalling = stays_above;
             if stays_above && t >= self.next {
-                return self.again(now, p, drops);
+                return self.signal_again(now, p, drops);
             }
             return Verdict::Pass;
         }
@@ -326,7 +331,7 @@ impl Codel {
         }
         self.begin(t);
         if p.signal == Signal::Drop {
-            self.dropped = Some(Dropped {
+            self.last_drop = Some(LastDrop {
                 at: now,
                 first: true,
                 drops: 1,
@@ -351,7 +356,8 @@ impl Law for Codel {
         verdict
     }
 
-    /// `fq_codel_drop`: what was dropped to make room raises the rate of signals.
+    /// Counts packets that were dropped to free buffer space, which raises the rate of signals
+    /// (`fq_codel_drop`).
     fn on_trim(&mut self, _: Time, _: &QueueView, packets: u32) {
         self.count = self.count.wrapping_add(packets);
     }
@@ -359,7 +365,7 @@ impl Law for Codel {
     fn on_idle(&mut self, _now: Time, _q: &QueueView) {
         self.first_above = None;
         self.signalling = false;
-        self.dropped = None;
+        self.last_drop = None;
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
@@ -383,13 +389,13 @@ impl FluidLaw for Codel {}
 mod tests {
     use super::*;
     use crate::law::Ecn;
-    use crate::laws::testing::{load, packet, phases, site, view, Happens, Phase};
+    use crate::laws::testing::{load, packet, phases, site, view, Event, Phase};
     use forebay_units::Params;
     use proptest::prelude::{proptest, ProptestConfig};
     use std::collections::VecDeque;
 
-    /// `codel_dequeue` and what it calls, read line by line: 32-bit time that wraps, a count, and
-    /// a 16-bit inverse square root.
+    /// `codel_dequeue` and the functions that it calls, transcribed line by line: 32-bit time that
+    /// wraps, a count, and a 16-bit inverse square root.
     #[derive(Default)]
     struct Kernel {
         target: u32,
@@ -408,11 +414,11 @@ mod tests {
     struct Waiting {
         number: usize,
         bytes: u32,
-        came_ns: u64,
+        arrived_ns: u64,
         ect: bool,
     }
 
-    /// Numbers of the packets dropped, and the one that went out, with whether it was marked.
+    /// The numbers of the dropped packets, and of the packet that was sent with whether it is marked.
     type Served = (Vec<usize>, Option<(usize, bool)>);
 
     fn after(a: u32, b: u32) -> bool {
@@ -445,7 +451,7 @@ mod tests {
                 self.first_above_time = 0;
                 return false;
             };
-            self.ldelay = now.wrapping_sub((skb.came_ns >> 10) as u32);
+            self.ldelay = now.wrapping_sub((skb.arrived_ns >> 10) as u32);
             if (self.ldelay.wrapping_sub(self.target) as i32) < 0 || backlog <= self.mtu {
                 self.first_above_time = 0;
                 return false;
@@ -462,8 +468,8 @@ mod tests {
         fn dequeue(&mut self, queue: &mut VecDeque<Waiting>, now_ns: u64) -> Served {
             let pop = |queue: &mut VecDeque<Waiting>| {
                 let skb = queue.pop_front();
-                let left: u32 = queue.iter().map(|skb| skb.bytes).sum();
-                (skb, left)
+                let backlog: u32 = queue.iter().map(|skb| skb.bytes).sum();
+                (skb, backlog)
             };
             let now = (now_ns >> 10) as u32;
             let mut dropped = Vec::new();
@@ -532,7 +538,7 @@ mod tests {
         }
     }
 
-    /// Our law, called as a queue calls it.
+    /// Dequeues with the law under test, called as a queue calls it.
     fn dequeue(law: &mut dyn Law, queue: &mut VecDeque<Waiting>, now: Time) -> Served {
         let mut dropped = Vec::new();
         while let Some(skb) = queue.pop_front() {
@@ -546,7 +552,7 @@ mod tests {
                 bytes: skb.bytes,
                 ecn: if skb.ect { Ecn::Ect0 } else { Ecn::NotEct },
                 signal: if skb.ect { Signal::Mark } else { Signal::Drop },
-                sojourn: now.since(Time::from_nanos(skb.came_ns)),
+                sojourn: now.since(Time::from_nanos(skb.arrived_ns)),
                 ..packet(skb.bytes)
             };
             match law.on_dequeue(now, &q, &p, &mut Rng::new(0, "")) {
@@ -559,7 +565,8 @@ mod tests {
         (dropped, None)
     }
 
-    /// Both serve the same arrivals at the same times; the number of signals.
+    /// Serves the same arrivals at the same times with the law and with the kernel's code. Returns the
+    /// number of signals.
     fn side_by_side(seed: u64, phases: &[Phase], ce_threshold: Span) -> usize {
         let params = CodelParams {
             least_backlog: Bytes(1500),
@@ -575,23 +582,23 @@ mod tests {
                 .then_some((ce_threshold.as_nanos() >> 10) as u32),
             ..Kernel::default()
         };
-        let (mut ours, mut theirs) = (VecDeque::new(), VecDeque::new());
+        let (mut law_queue, mut kernel_queue) = (VecDeque::new(), VecDeque::new());
         let mut signals = 0;
-        for (number, (now_ns, happens)) in load(seed, phases).into_iter().enumerate() {
-            match happens {
-                Happens::Arrival { bytes, ect } => {
-                    for queue in [&mut ours, &mut theirs] {
+        for (number, (now_ns, event)) in load(seed, phases).into_iter().enumerate() {
+            match event {
+                Event::Arrival { bytes, ect } => {
+                    for queue in [&mut law_queue, &mut kernel_queue] {
                         queue.push_back(Waiting {
                             number,
                             bytes,
-                            came_ns: now_ns,
+                            arrived_ns: now_ns,
                             ect,
                         });
                     }
                 }
-                Happens::Service => {
-                    let got = dequeue(&mut *law, &mut ours, Time::from_nanos(now_ns));
-                    let want = kernel.dequeue(&mut theirs, now_ns);
+                Event::Service => {
+                    let got = dequeue(&mut *law, &mut law_queue, Time::from_nanos(now_ns));
+                    let want = kernel.dequeue(&mut kernel_queue, now_ns);
                     assert_eq!(got, want, "at {now_ns} ns");
                     signals += got.0.len() + usize::from(got.1.is_some_and(|(_, marked)| marked));
                     let mut count = 0.0;
@@ -618,8 +625,8 @@ mod tests {
     }
 
     #[test]
-    fn the_arrivals_make_both_signal() {
-        // Twice what the link can send for five seconds, then half, then twice again.
+    fn these_arrivals_are_signalled() {
+        // A load of 2 for five seconds, then of 0.5, then of 2 again.
         let phases = [2.0, 0.5, 2.0].map(|load| Phase {
             load,
             ms: 5000,
@@ -628,7 +635,8 @@ mod tests {
         assert!(side_by_side(1, &phases, Span::ZERO) > 500);
     }
 
-    /// Every 1 ms a packet leaves that waited `delay_ms`, out of a long queue.
+    /// Returns the times of the signals, in ms, when every 1 ms a packet that waited `delay_ms` leaves
+    /// a long queue.
     fn signal_times(params: &CodelParams, delay_ms: u64, until_ms: u64) -> Vec<u64> {
         let mut law = params.build(&site(), 0).unwrap();
         let p = PacketMeta {
@@ -650,7 +658,7 @@ mod tests {
             arithmetic: Arithmetic::Exact,
             ..CodelParams::defaults()
         };
-        // The first after an interval, the next 100/√1, 100/√2, 100/√3 … ms later.
+        // The first signal after an interval, the next 100/√1, 100/√2, 100/√3, … ms later.
         let mut want = vec![1100];
         let mut due = 1100.0;
         for count in 1..20 {
@@ -659,14 +667,15 @@ mod tests {
         }
         let got = signal_times(&exact, 6, 3000);
         assert_eq!(got[..20], want[..]);
-        // One step of Newton's method from 1 takes 1/√2 for 1/2, 20 ms early; so it stays.
+        // One step of Newton's method from 1 gives 1/2 for 1/√2, so that signal is 20 ms early; the
+        // offset remains.
         let fixed = signal_times(&CodelParams::defaults(), 6, 3000);
         let early: Vec<u64> = got.iter().zip(&fixed).skip(2).map(|(e, f)| e - f).collect();
         assert!(early.iter().all(|ms| (15..30).contains(ms)), "{early:?}");
     }
 
     #[test]
-    fn a_short_queue_or_delay_is_left_alone() {
+    fn a_short_queue_or_a_short_delay_is_not_signalled() {
         let params = CodelParams::defaults();
         assert!(signal_times(&params, 4, 3000).is_empty());
         let mut law = params.build(&site(), 0).unwrap();
@@ -682,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_in_packets_is_a_delay_at_the_links_rate() {
+    fn a_target_in_packets_is_converted_at_the_links_rate() {
         // 20 packets of 1000 bytes at 30 Mbit/s wait 5.33 ms.
         let params = CodelParams {
             target: SetPoint::Packets(20.0),

@@ -1,4 +1,4 @@
-//! DropTail: no law at all; the buffer alone decides.
+//! DropTail: a queue without a law, which drops arrivals when the buffer is full.
 
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_units::{params, Buffer, ParamError, Site};
@@ -7,6 +7,7 @@ use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, Law, QueueView};
 use crate::law_spec::LawSpec;
 
+/// The registry entry of DropTail.
 pub const LAW: LawSpec = LawSpec::of::<DropTailParams>(
     "droptail",
     "DropTail: drop arrivals when the buffer is full",
@@ -19,6 +20,7 @@ params! {
     pub struct DropTailParams {}
 }
 
+/// The law that never signals.
 struct DropTail;
 
 impl Law for DropTail {
@@ -48,7 +50,7 @@ impl ConfiguredLaw for DropTailParams {
 }
 
 impl LinuxQdisc for DropTailParams {
-    /// tc-pfifo(8), or tc-bfifo(8) under a buffer in bytes.
+    /// tc-pfifo(8), or tc-bfifo(8) if the buffer is bounded in bytes.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "fifo" {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! E-AVQ of Wang, Liao and Tian: AVQ whose virtual capacity a single PID neuron tunes, with
-//! weights that learn.
+//! E-AVQ of Wang, Liao and Tian: AVQ whose virtual capacity is adapted by a single PID neuron with
+//! learning weights.
 
 use forebay_theory::search::{Conditions, Search};
 use forebay_units::{params, Packets, ParamError, Rng, Site, Span, Time};
@@ -9,6 +9,7 @@ use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Verdict};
 use crate::law_spec::LawSpec;
 use crate::virtual_queue::{link_bytes_per_s, listed, virtual_buffer_pkts, VirtualQueue, BURSTS};
 
+/// The registry entry of E-AVQ.
 pub const LAW: LawSpec = LawSpec::of::<EAvqParams>(
     "e-avq",
     "E-AVQ: AVQ whose virtual capacity is tuned by a PID neuron with learning weights",
@@ -21,18 +22,18 @@ pub const LAW: LawSpec = LawSpec::of::<EAvqParams>(
 .with_search(EAvqParams::search);
 
 params! {
-    /// E-AVQ at the paper's values. Rates inside are in bytes per second: only at that scale do
-    /// the paper's learning rates move the weights.
+    /// E-AVQ with the values of the paper. The neuron works with rates in bytes per second, because
+    /// the paper's learning rates move the weights only at that scale.
     pub struct EAvqParams {
-        /// Wanted utilisation of the link.
+        /// Desired utilisation of the link.
         gamma: f64 = 0.98, 0.0 => 1.0;
-        /// First weight of the error; the three weights are normalised before use.
+        /// Initial weight of the error. The three weights are normalised before use.
         w_1: f64 = 0.8, 0.0 => 1e3;
-        /// First weight of the error's change.
+        /// Initial weight of the change of the error.
         w_2: f64 = 0.1, 0.0 => 1e3;
-        /// First weight of the change's change.
+        /// Initial weight of the second difference of the error.
         w_3: f64 = 0.1, 0.0 => 1e3;
-        /// First gain of the neuron.
+        /// Initial gain of the neuron.
         gain: f64 = 2.0, 0.0 => 1e3;
         /// Learning rate of w_1.
         eta_1: f64 = 1e-18, 0.0 => 1.0;
@@ -42,13 +43,14 @@ params! {
         eta_3: f64 = 1e-18, 0.0 => 1.0;
         /// Learning rate of the gain.
         eta_4: f64 = 1e-18, 0.0 => 1.0;
-        /// Time over which the arrival rate is measured: the neuron acts at the first arrival
-        /// after it. Zero: at every arrival, from one gap. The paper does not print it. A step
-        /// moves C̃ by about twice the error, so it must be long compared with TCP's response.
+        /// Time over which the arrival rate is measured; the neuron acts at the first arrival after
+        /// it. Zero: it acts at every arrival, with the rate of one gap. The paper does not give this
+        /// time. A step moves C̃ by about twice the error, so the time must be long compared with
+        /// TCP's response.
         window: Span = Span::from_secs(1), 0.0 => 60.0;
-        /// Virtual capacity at the start, as a share of the link's.
+        /// Initial virtual capacity, as a fraction of the link's.
         start_share: f64 = 0.8, 0.0 => 1.0;
-        /// Size of the virtual buffer; zero: as large as the real one.
+        /// Size of the virtual buffer. Zero: as large as the real one.
         virtual_buffer: Packets = Packets(0.0), 0.0 => 1e9;
     }
 }
@@ -82,7 +84,7 @@ impl ConfiguredLaw for EAvqParams {
     }
 }
 
-/// There is no `intensity`, as for AVQ; (4) is a model of the virtual queue.
+/// E-AVQ at a queue. It has no `intensity`, like AVQ: e-avq eq. (4) models the virtual queue only.
 struct EAvq {
     gamma: f64,
     window: Span,
@@ -90,7 +92,7 @@ struct EAvq {
     neuron: Neuron,
     window_start: Time,
     window_bytes: f64,
-    /// λ over the last window.
+    /// The arrival rate λ over the last window.
     arrival_bytes_per_s: f64,
 }
 
@@ -128,16 +130,18 @@ impl Law for EAvq {
 
 impl FluidLaw for EAvq {}
 
-/// The PID neuron, as the last step left it: what the paper writes at k while it computes t.
+/// The PID neuron after its last step: the values that the paper writes with index k while it computes
+/// those at t.
 struct Neuron {
     weights: [f64; 3],
     gain: f64,
     rates: [f64; 3],
     gain_rate: f64,
-    /// e, Δe, Δ²e.
+    /// e, Δe and Δ²e.
     inputs: [f64; 3],
-    /// C̃(k−1) and ΔC̃(k−1).
+    /// C̃(k−1).
     capacity: f64,
+    /// ΔC̃(k−1).
     capacity_change: f64,
 }
 
@@ -154,7 +158,7 @@ impl Neuron {
         }
     }
 
-    /// w̄ (7).
+    /// Returns the normalised weights w̄ of e-avq eq. (7).
     fn normalised(&self) -> [f64; 3] {
         let sum: f64 = self.weights.iter().map(|w| w.abs()).sum();
         self.weights.map(|w| {
@@ -166,20 +170,20 @@ impl Neuron {
         })
     }
 
-    /// The change of the virtual capacity for this error; `capacity` is C̃(k), after the last
-    /// step and its limits.
+    /// Returns the change of the virtual capacity for this error. `capacity` is C̃(k), the result of
+    /// the last step after limiting.
     fn step(&mut self, error: f64, capacity: f64) -> f64 {
         let dot = |w: [f64; 3], x: [f64; 3]| w[0] * x[0] + w[1] * x[1] + w[2] * x[2];
         let [error_1, change_1, _] = self.inputs;
         let change = error - error_1;
 
-        // (14), with w̄ as in (13) where it prints w. ΔC̃(t) depends on the gain that is being
-        // computed, so the sign in (12) takes the two latest changes that have been made.
+        // Eq. (14), which prints w where (13) has w̄. ΔC̃(t) depends on the gain that is being
+        // computed, so the sign in (12) uses the two latest changes.
         let capacity_change = capacity - self.capacity;
         let slope = sign(change) * sign(capacity_change - self.capacity_change);
         self.gain -= self.gain_rate * error_1 * slope * dot(self.normalised(), self.inputs);
 
-        // (7): supervised Hebbian learning on what was seen at k.
+        // Eq. (7): supervised Hebbian learning from the inputs at k.
         for i in 0..3 {
             self.weights[i] += self.rates[i] * error_1 * capacity * self.inputs[i];
         }
@@ -188,7 +192,7 @@ impl Neuron {
         self.capacity = capacity;
         self.capacity_change = capacity_change;
         let step = self.gain * dot(self.normalised(), self.inputs);
-        // Learning rates far above the paper's can overflow: then C̃ holds.
+        // Learning rates far above the paper's can overflow; C̃ then stays unchanged.
         if step.is_finite() {
             step
         } else {
@@ -197,7 +201,7 @@ impl Neuron {
     }
 }
 
-/// sgn, with sgn(0) = 0.
+/// Returns the sign of `x`, with sgn(0) = 0.
 fn sign(x: f64) -> f64 {
     if x == 0.0 {
         0.0
@@ -227,7 +231,7 @@ mod tests {
         params.eta_3 = 0.1;
         params.eta_4 = 0.01;
         let mut n = Neuron::new(&params, 10.0);
-        // e = 2: x = (2, 2, 2), nothing learnt yet, g·Σ = 2·2.
+        // e = 2: x = (2, 2, 2), nothing is learnt yet, g·Σ = 2·2.
         assert_close(n.step(2.0, 10.0), 4.0);
         // e = 1, C̃ = 14. Δe = −1 and ΔC̃ rose by 4: the slope is −1, so
         // g = 2 + 0.01·2·2 = 2.04. w += 0.1·2·14·2 = 5.6: (6.4, 5.7, 5.7), sum 17.8.
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_sum_to_nothing_hold_the_capacity() {
+    fn weights_whose_sum_is_zero_or_infinite_leave_the_capacity() {
         let mut n = Neuron::new(&EAvqParams::defaults(), 1.0);
         n.weights = [0.0; 3];
         assert_eq!(n.step(5.0, 1.0), 0.0);
@@ -275,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_zero_acts_on_every_gap() {
+    fn with_a_window_of_zero_the_neuron_acts_at_every_arrival() {
         let mut params = EAvqParams::defaults();
         params.window = Span::ZERO;
         let mut law = params.build(&site(), 0).unwrap();
@@ -283,7 +287,7 @@ mod tests {
         for (us, want) in [(0, 0.0), (500, 4e6), (1500, 1e6)] {
             let now = Time::ZERO + Span::from_micros(us);
             law.on_enqueue(now, &view(0), &packet(1000), &mut rng);
-            // Two packets share the first gap, as none had passed before the second.
+            // The first arrival is at time zero, so two packets count for the first gap.
             assert_close(probed(&*law, "arrival_bps"), 8.0 * want);
         }
     }

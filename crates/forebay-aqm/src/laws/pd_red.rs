@@ -1,4 +1,4 @@
-//! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p a PD controller moves.
+//! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p is moved by a PD controller.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
@@ -15,6 +15,7 @@ use crate::laws::pi::PiGoals;
 use crate::laws::red::{signals_per_probability, Red, RedParams};
 use crate::tuner::{Tuned, Tuner};
 
+/// The registry entry of PD-RED.
 pub const LAW: LawSpec = LawSpec::of::<PdRedParams>(
     "pd-red",
     "PD-RED: RED whose max_p follows proportional-derivative control of the average queue",
@@ -26,9 +27,9 @@ pub const LAW: LawSpec = LawSpec::of::<PdRedParams>(
 .with_search(PdRedParams::search);
 
 params! {
-    /// PD-RED: RED's parameters and the controller's, all at the paper's values.
+    /// PD-RED: the parameters of RED and of the controller, with the values of the paper.
     pub struct PdRedParams {
-        /// Average queue length or queuing delay to hold.
+        /// Average queue length or queuing delay to control.
         target: SetPoint = SetPoint::Packets(400.0), 0.0 => 1e9;
         /// Proportional gain of max_p on the error relative to the buffer, per sample.
         k_p: f64 = 0.001, 0.0 => 1e6;
@@ -36,29 +37,29 @@ params! {
         k_d: f64 = 0.05, 0.0 => 1e6;
         /// Time between two samples.
         interval: Span = Span::from_millis(10), 1e-6 => 60.0;
-        /// Average queue below which the law signals nothing.
+        /// Average queue below which nothing is signalled.
         min_th: Packets = Packets(15.0), 0.0 => 1e9;
         /// Average queue at which the probability reaches max_p.
         max_th: Packets = Packets(785.0), 0.0 => 1e9;
-        /// Probability at max_th, at the start.
+        /// Initial probability at max_th.
         max_p: f64 = 0.01, 1e-12 => 1.0;
         /// Weight of an arrival in the average.
         w_q: f64 = 0.002, 1e-12 => 1.0;
-        /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the initial
-        /// max_p, as in ns-2.35, which can trap the average above max_th; so not by default.
+        /// Above max_th, let the probability rise linearly to 1 at twice max_th. The slope there is
+        /// that of the initial max_p, as in ns-2.35, which can trap the average above max_th.
         gentle: bool = false;
         /// Space signals by at least 1/p packets.
         wait: bool = true;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false;
-        /// Signal a packet with a probability in proportion to its size.
+        /// Make the probability proportional to the size of the packet.
         by_size: bool = false;
     }
 }
 
 impl PdRedParams {
-    /// (3) is the difference equation with a = k_p + k_d and b = k_d. Unlike a PID's, its k_p is
-    /// already an integral gain: it acts on e, not on its change.
+    /// Returns the coefficients of pd-red eq. (3): a = k_p + k_d and b = k_d. Unlike that of a PID
+    /// controller, this k_p is an integral gain, because it acts on e and not on its change.
     fn coefficients(&self) -> Coefficients {
         Coefficients {
             a: self.k_p + self.k_d,
@@ -67,18 +68,19 @@ impl PdRedParams {
         }
     }
 
-    /// Thresholds about the target, as the paper's 15 and 785 are about 400.
+    /// Returns thresholds around the target in the proportions of the paper: 15 and 785 around 400.
     fn thresholds(target_pkts: f64) -> (f64, f64) {
         let min_th = (15.0 / 400.0) * target_pkts;
         (min_th, 2.0 * target_pkts - min_th)
     }
 
-    /// TCP's share of the controller's output at the target: the share of max_p that RED takes
-    /// midway between its thresholds, over the buffer to which the error is relative.
+    /// Returns the gain from the controller's output to the signal probability that TCP sees, with
+    /// the average midway between RED's thresholds, per packet of error.
     fn path(&self, buffer_pkts: f64) -> f64 {
         signals_per_probability(self.wait) * 0.5 / buffer_pkts
     }
 
+    /// Returns RED's parameters.
     fn red(&self) -> RedParams {
         RedParams {
             min_th: self.min_th,
@@ -104,7 +106,7 @@ impl PdRedParams {
             conditions.zero(),
             conditions.weight(),
         ];
-        // The controller's proportional term is an integral, and its derivative proportional.
+        // The proportional term acts as an integral, and the derivative term as a proportional one.
         Search::Space(Space::with_target(axes, move |x| {
             let (min_th, max_th) = PdRedParams::thresholds(x["target"]);
             vec![
@@ -152,9 +154,9 @@ impl ConfiguredLaw for PdRedParams {
 }
 
 impl LinearLaw for PdRedParams {
-    /// p_b = max_p·(x − min_th)/(max_th − min_th): RED's own slope with max_p as it must be at
-    /// rest, and the controller's path through max_p. The controller integrates, so the average
-    /// rests at the target.
+    /// p_b = max_p·(x − min_th)/(max_th − min_th) has two paths: RED's own slope with max_p at its
+    /// equilibrium value, and the controller's path through max_p. The controller integrates, so at
+    /// equilibrium the average equals the target.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let rate = signals_per_probability(self.wait);
         let p_b = point.probability() / rate;
@@ -169,8 +171,8 @@ impl LinearLaw for PdRedParams {
         if !(0.0 < share && share < 1.0) || p_b >= 1.0 || self.k_p == 0.0 {
             return None;
         }
-        // With max_p at 1 the controller can do no more, and RED's slope alone is left, above
-        // the target.
+        // With max_p at 1 the controller is saturated. RED's own slope remains, and the equilibrium
+        // is above the target.
         if p_b >= share {
             return Some(LoopFilter {
                 queue_pkts: self.min_th.0 + p_b * range_pkts,
@@ -190,9 +192,8 @@ impl LinearLaw for PdRedParams {
         })
     }
 
-    /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
-    /// controller of the average, and get PI's gains. The average is made at least ten times as
-    /// fast as the loop.
+    /// The paper has no design rule. Here, RED's slope and the controller's path form a PI controller
+    /// of the average and get PI's gains. The average is made at least ten times as fast as the loop.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);
@@ -210,7 +211,7 @@ impl LinearLaw for PdRedParams {
             min_th: Packets(min_th),
             max_th: Packets(max_th),
             max_p: max_p.min(1.0),
-            // Its pole is at −C·ln(1 − w_q).
+            // The pole of the average is at −C·ln(1 − w_q).
             w_q: self.w_q.max(
                 -(-10.0 * goals.omega_g(&request.point) / request.point.capacity_pkts_per_s)
                     .exp_m1(),
@@ -221,14 +222,14 @@ impl LinearLaw for PdRedParams {
         let mut notes = vec![
             goals.note(&request.point),
             format!(
-                "RED's own slope gives {own_slope:.4e} of the proportional gain {k_p:.4e}, the \
-                 controller's derivative the rest, and its proportional term is the integral."
+                "RED's own slope contributes {own_slope:.4e} to the proportional gain {k_p:.4e}, and \
+                 the controller's derivative term the rest; its proportional term is the integral."
             ),
         ];
         if own_slope > k_p {
             notes.push(
-                "RED's own slope, which follows from the target, is more than the whole: the loop \
-                 is faster than designed. A longer target would slow it down."
+                "RED's own slope, which follows from the target, exceeds the proportional gain: the \
+                 loop is faster than designed. A longer target would slow it down."
                     .into(),
             );
         }
@@ -267,6 +268,7 @@ impl FixedPointLaw for PdRedParams {
     }
 }
 
+/// The PD controller of max_p.
 struct PdTuner {
     target: Target,
     buffer_pkts: f64,
@@ -276,6 +278,7 @@ struct PdTuner {
 }
 
 impl PdTuner {
+    /// Returns the distance of the average from the target, over the buffer.
     fn error(&self, q: &QueueView, red: &Red) -> f64 {
         (red.average_pkts() - self.target.pkts(q)) / self.buffer_pkts
     }
@@ -291,7 +294,7 @@ impl Tuner<Red> for PdTuner {
     }
 
     fn tick(&mut self, q: &QueueView, _now: Time, red: &mut Red) {
-        // (1), relative to the buffer as in (3); max_p is held to [0, 1].
+        // pd-red eq. (1), relative to the buffer as in (3); max_p stays in [0, 1].
         let error = self.error(q, red);
         red.max_p = self.state.step(self.gains, error);
     }
@@ -301,7 +304,7 @@ impl Tuner<Red> for PdTuner {
         Some(state_of(&[p, e_1, e_2, red.max_p, red.average_pkts()]))
     }
 
-    /// The average moves at arrivals alone.
+    /// The average changes only at arrivals, so the error is constant.
     fn skip(&mut self, q: &QueueView, _last: Time, ticks: u64, red: &mut Red) {
         let errors = Errors::constant(self.error(q, red));
         self.state.advance(self.gains, &errors, ticks);
@@ -336,13 +339,13 @@ mod tests {
         assert!((sample(600) - want).abs() < 1e-12);
         want += 0.001 * -0.125 + 0.05 * -0.375;
         assert!((sample(300) - want).abs() < 1e-12);
-        // 0.023 − 0.018875 = 0.004125 is left; an empty queue takes more than that.
+        // 0.023 − 0.018875 = 0.004125 remains; an empty queue subtracts more than that.
         assert!((want - 0.004125).abs() < 1e-12);
         assert_eq!(sample(0), 0.0);
     }
 
     #[test]
-    fn thresholds_are_checked_as_reds() {
+    fn thresholds_are_checked_like_those_of_red() {
         let mut params = PdRedParams::defaults();
         params.min_th = Packets(785.0);
         assert_eq!(params.check(&site()).unwrap_err().key, "min_th");

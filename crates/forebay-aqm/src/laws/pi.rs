@@ -12,6 +12,7 @@ use crate::law::{Law, Scale, Target};
 use crate::law_spec::LawSpec;
 use crate::periodic::Periodic;
 
+/// The registry entry of PI.
 pub const LAW: LawSpec = LawSpec::of::<PiParams>(
     "pi",
     "PI: proportional-integral control of the queue length",
@@ -25,11 +26,11 @@ pub const LAW: LawSpec = LawSpec::of::<PiParams>(
 params! {
     /// PI in the form p(k) = p(k−1) + a·(q_k − target) − b·(q_{k−1} − target).
     pub struct PiParams {
-        /// Queue length or queuing delay to hold.
+        /// Queue length or queuing delay to control.
         target: SetPoint = SetPoint::Packets(200.0), 0.0 => 1e9;
         /// Gain on this sample's error, per packet.
         a: f64 = 1.822e-5, 0.0 => 1.0;
-        /// Gain on the last sample's error, per packet; b < a, or there is no integral.
+        /// Gain on the last sample's error, per packet. With b = a there is no integral action.
         b: f64 = 1.816e-5, 0.0 => 1.0;
         /// Time between two samples; the default is 160 Hz.
         interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
@@ -39,16 +40,16 @@ params! {
 }
 
 params! {
-    /// Goals of PI's design.
+    /// Goals of PI's design rule.
     pub struct PiGoals {
-        /// Crossover frequency times RTT, staqm's responsiveness. Zero: crossover at TCP's pole,
-        /// the slower rule of Hollot et al.
+        /// Crossover frequency times RTT (the responsiveness of staqm). Zero: crossover at TCP's
+        /// pole, the slower rule of Hollot et al.
         beta: f64 = 0.5, 0.0 => 0.85;
     }
 }
 
 impl PiGoals {
-    /// K_p per packet, K_i per packet and second, by the rule for these goals.
+    /// Returns K_p per packet, and K_i per packet and second, by the rule for these goals.
     pub fn gains(&self, point: &OperatingPoint) -> (f64, f64) {
         if self.beta > 0.0 {
             gains(self.beta, point)
@@ -57,14 +58,14 @@ impl PiGoals {
         }
     }
 
-    /// K_p and K_i, and the difference equation that they make at this interval.
+    /// Returns K_p and K_i, and the coefficients of their difference equation at this interval.
     pub fn controller(&self, point: &OperatingPoint, interval: Span) -> (f64, f64, Coefficients) {
         let (k_p, k_i) = self.gains(point);
         let k = Coefficients::pid(k_p, k_i, 0.0, interval.as_secs_f64());
         (k_p, k_i, k)
     }
 
-    /// Where the loop gain crosses one, in rad/s.
+    /// Returns the crossover frequency, at which the loop gain is one, in rad/s.
     pub fn omega_g(&self, point: &OperatingPoint) -> f64 {
         if self.beta > 0.0 {
             self.beta / point.rtt_s
@@ -73,7 +74,7 @@ impl PiGoals {
         }
     }
 
-    /// The rule in a sentence.
+    /// Returns a sentence that describes the rule at this operating point.
     pub fn note(&self, point: &OperatingPoint) -> String {
         format!(
             "The zero of the PI controller cancels TCP's pole at 2N/(R²C) = {:.4} rad/s, and the \
@@ -84,7 +85,7 @@ impl PiGoals {
     }
 }
 
-/// PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and second.
+/// Returns PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and second.
 ///
 /// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p. The zero cancels TCP's
 /// pole, and the loop gain crosses one at β/R.
@@ -93,8 +94,8 @@ pub fn gains(beta: f64, point: &OperatingPoint) -> (f64, f64) {
     (k_p, point.tcp_pole() * k_p)
 }
 
-/// Gains by the rule of Hollot et al. (pi-pd eq. 4), for the fewest flows and the longest RTT to
-/// be stable at: the loop gain crosses one at the zero itself, TCP's pole.
+/// Returns the gains by the rule of Hollot et al. (pi-pd eq. 4), for the smallest number of flows and
+/// the longest RTT at which the loop has to be stable: crossover is at the zero, which is TCP's pole.
 pub fn design(point: &OperatingPoint) -> (f64, f64) {
     gains(point.tcp_pole() * point.rtt_s, point)
 }
@@ -114,7 +115,7 @@ impl PiParams {
 impl ConfiguredLaw for PiParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         if self.b > self.a {
-            // b > a turns the integral's sign: a long queue would lower p.
+            // b > a reverses the sign of the integral: a long queue would decrease p.
             return Err(ParamError::new(
                 "b",
                 self.b,
@@ -200,13 +201,13 @@ mod tests {
     use forebay_units::Params;
 
     #[test]
-    fn follows_the_difference_equation() {
+    fn the_probability_follows_the_difference_equation() {
         let mut pi = PiParams::defaults().build(&site(), 0).unwrap();
         let mut sample = |packets| {
             pi.handle_timeout(pi.poll_timeout().unwrap(), &view(packets));
             pi.intensity(&view(packets)).unwrap()
         };
-        // By hand, q = 300, 300, 250: errors 100, 100, 50.
+        // By hand for q = 300, 300, 250: errors of 100, 100 and 50.
         let mut want = 1.822e-5 * 100.0;
         assert!((sample(300) - want).abs() < 1e-15);
         want += 1.822e-5 * 100.0 - 1.816e-5 * 100.0;
@@ -217,8 +218,8 @@ mod tests {
 
     #[test]
     fn the_default_gains_follow_from_the_design() {
-        // Hollot's case: N = 60, R = 0.2467 s, C = 3750/s, ω_g = 0.53. The printed gains come out
-        // as 0.53/54 985 over 0.53, without the factor |jω_g·R + 1| = 1.0084 of (4).
+        // Hollot's example: N = 60, R = 0.2467 s, C = 3750/s, ω_g = 0.53. The printed gains follow
+        // from eq. (4) without its factor |jω_g·R + 1| = 1.0084.
         let point = OperatingPoint::of_flows(60.0, 0.2467, 3750.0);
         let (k_p, k_i) = design(&point);
         let k = Coefficients::pid(k_p, k_i, 0.0, 1.0 / 160.0);

@@ -1,5 +1,5 @@
 //! PI2 of De Schepper, Bondarenko, Tsang and Briscoe: a PI controller of the queuing delay whose
-//! output is squared for classic traffic, and taken as it is for scalable traffic.
+//! output is squared for classic traffic and used linearly for scalable traffic.
 
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
@@ -17,6 +17,7 @@ use crate::law_spec::LawSpec;
 use crate::laws::pie::PieGoals;
 use crate::periodic::{Controller, Periodic, Sample};
 
+/// The registry entry of PI2.
 pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
     "pi2",
     "PI2: the square of a PI controller of the queuing delay, and its root for scalable flows",
@@ -27,7 +28,7 @@ pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
 .slowed_by("crossover")
 .with_search(Pi2Params::search);
 
-/// DualPI2.
+/// The registry entry of DualPI2: PI2 in the discipline `dualpi2`.
 pub const DUAL: LawSpec = LAW.in_queue(
     "dualpi2",
     "dualpi2",
@@ -38,25 +39,26 @@ pub const DUAL: LawSpec = LAW.in_queue(
 params! {
     /// PI2's parameters.
     pub struct Pi2Params {
-        /// Queuing delay to hold, or a queue length as the delay it has at the link's rate.
+        /// Queuing delay to control, or a queue length, which is converted to a delay at the link's
+        /// rate.
         target: SetPoint = SetPoint::Delay(Span::from_millis(15)), 0.0 => 1e9;
         /// Time between two changes of p' (Tupdate).
         interval: Span = Span::from_millis(16), 1e-4 => 60.0;
-        /// Gain on the distance to the target, per second; applied at every change.
+        /// Gain on the distance from the target, per second, for each change.
         alpha: f64 = 0.16, 0.0 => 1000.0;
         /// Gain on the change of the delay, per second.
         beta: f64 = 3.2, 0.0 => 1000.0;
-        /// k: scalable packets, ECT(1) or CE, are marked with k·p' where classic ones are
-        /// signalled with p'² (RFC 9332 section 2.1).
+        /// Coupling factor k: scalable packets, ECT(1) or CE, are marked with probability k·p', and
+        /// classic ones are signalled with p'² (RFC 9332 section 2.1).
         coupling: f64 = 2.0, 0.0 => 100.0;
-        /// Backlog below which nothing is signalled; 0B takes two of the link's usual packets.
+        /// Backlog below which nothing is signalled. 0B: two of the link's usual packets.
         least_backlog: Bytes = Bytes(0), 0.0 => 1e9;
     }
 }
 
 impl Pi2Params {
     fn search(conditions: &Conditions) -> Search {
-        // RFC 9332 appendix A.1 has 0.3/R.
+        // The gains lie around those of RFC 9332 appendix A.1, 0.3/R.
         pi_on_delay(conditions, Pi2Params::defaults().interval, 0.03, 3.0)
     }
 }
@@ -80,20 +82,20 @@ impl ConfiguredLaw for Pi2Params {
 }
 
 impl LinearLaw for Pi2Params {
-    /// Near p' the square has the slope 2p', whatever the load: classic traffic, TCP.
+    /// The linear model for classic traffic: the square has the slope 2p' at p', whatever the load.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let capacity = site.rate.packets_per_sec(site.packet);
         let root = point.probability().sqrt();
         let interval_s = self.interval.as_secs_f64();
-        // Of p', per packet; p' and not p is what rests where TCP needs it.
+        // The controller's output is p', so its equilibrium value is the root of TCP's probability.
         let filter = (self.gains()).sampled(interval_s, 1.0 / capacity);
-        let resting = LoopFilter::controlled(site.pkts(self.target), filter, root)?;
+        let equilibrium = LoopFilter::controlled(site.pkts(self.target), filter, root)?;
         let filter = (self.gains()).sampled(interval_s, 2.0 * root / capacity);
-        // The head has waited for as long as the queue was when it came.
-        let age_s = resting.queue_pkts.max(0.0) / capacity;
+        // The delay of the head packet is that of the queue when the packet arrived.
+        let age_s = equilibrium.queue_pkts.max(0.0) / capacity;
         Some(LoopFilter {
             age_s,
-            ..LoopFilter::sampled(resting.queue_pkts, filter)
+            ..LoopFilter::sampled(equilibrium.queue_pkts, filter)
         })
     }
 
@@ -115,8 +117,8 @@ impl LinearLaw for Pi2Params {
             vec![
                 goals.note(point),
                 format!(
-                    "Of a square, beta depends on the RTT alone. RFC 9332 (appendix A.1) would take \
-                     alpha = 0.1·T/R² = {:.4} and beta = 0.3/R = {:.4} for R = {:.4} s.",
+                    "Because of the square, beta depends only on the RTT. RFC 9332 (appendix A.1) \
+                     recommends alpha = 0.1·T/R² = {:.4} and beta = 0.3/R = {:.4} for R = {:.4} s.",
                     0.1 * self.interval.as_secs_f64() / point.rtt_s.powi(2),
                     0.3 / point.rtt_s,
                     point.rtt_s
@@ -143,43 +145,45 @@ impl LinuxQdisc for Pi2Params {
         tc.delay("target", "target", self.target, site);
         tc.time("tupdate", "interval", self.interval);
         for (key, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
-            let (word, taken) = linux_gain(gain);
-            if taken <= 0.0 && gain > 0.0 || word > 256.0 {
+            let (argument, applied) = linux_gain(gain);
+            if applied <= 0.0 && gain > 0.0 || argument > 256.0 {
                 let allowed = "0.004 to 256 in Linux's dualpi2";
                 return Err(ParamError::new(key, gain, allowed));
             }
-            if (taken - gain).abs() > 1e-6 * gain {
-                tc.round(key, gain, taken);
+            if (applied - gain).abs() > 1e-6 * gain {
+                tc.round(key, gain, applied);
             }
-            tc.pair(key, format!("{word:.6}"));
+            tc.pair(key, format!("{argument:.6}"));
         }
         Ok(Some(tc))
     }
 }
 
-/// A gain in tc's words, and what the kernel makes of it: tc counts in parts of 256, and
-/// `dualpi2_scale_alpha_beta` turns those into whole parts of 64·2³²/10⁹ (sch_dualpi2.c).
+/// Returns the argument of tc for a gain, and the gain that the kernel then applies. tc converts the
+/// argument to multiples of 1/256, and `dualpi2_scale_alpha_beta` (sch_dualpi2.c) converts these to
+/// multiples of 10⁹/(64·2³²).
 fn linux_gain(gain: f64) -> (f64, f64) {
     let unit = 1e9 / 64.0 / 2.0f64.powi(32);
-    let taken = |parts: f64| (parts * f64::from(u32::MAX) / 4e9).floor() * unit;
-    let off = |parts: &f64| (taken(*parts) - gain).abs();
-    let near = (256.0 * gain).round();
-    let parts = [near, near - 1.0, near + 1.0]
+    let applied = |parts: f64| (parts * f64::from(u32::MAX) / 4e9).floor() * unit;
+    let error = |parts: &f64| (applied(*parts) - gain).abs();
+    let nearest = (256.0 * gain).round();
+    let parts = [nearest, nearest - 1.0, nearest + 1.0]
         .into_iter()
         .filter(|parts| *parts >= 0.0)
-        .min_by(|a, b| off(a).total_cmp(&off(b)))
+        .min_by(|a, b| error(a).total_cmp(&error(b)))
         .unwrap_or(0.0);
-    // Past the part itself, for tc rounds down.
-    let word = if parts > 0.0 {
+    // Slightly above the multiple, because tc rounds down.
+    let argument = if parts > 0.0 {
         (parts + 0.25) / 256.0
     } else {
         0.0
     };
-    (word, taken(parts))
+    (argument, applied(parts))
 }
 
 impl Pi2Params {
-    /// Δp' = (α + β)·e_k − β·e_{k−1}, with e the delay above the target, in seconds.
+    /// Returns the coefficients of Δp' = (α + β)·e_k − β·e_{k−1}, where e is the delay minus the
+    /// target, in seconds.
     fn gains(&self) -> Coefficients {
         Coefficients {
             a: self.alpha + self.beta,
@@ -189,7 +193,7 @@ impl Pi2Params {
     }
 }
 
-/// p', by a PI controller of the delay (RFC 9332 appendix A.1, `dualpi2_update`).
+/// The PI controller of the delay whose output is p' (RFC 9332 appendix A.1, `dualpi2_update`).
 struct Root {
     gains: Coefficients,
     interval: Span,
@@ -230,7 +234,7 @@ impl Controller for Root {
         Some(state_of(&self.state.state()))
     }
 
-    /// A packet that waits has waited for an interval more at each sample.
+    /// If a packet waits, the delay grows by an interval at each sample.
     fn skip(&mut self, first: &Sample, samples: u64) {
         let delay = first.q.link_age(first.now);
         let slope = match delay {
@@ -248,7 +252,7 @@ impl Controller for Root {
         q.link_bytes() < self.least_backlog
     }
 
-    /// Two draws under p' are one under its square.
+    /// Judges an arrival. Two random draws below p' have the probability p'².
     #[inline]
     fn judge(&mut self, q: &QueueView, p: &PacketMeta, root: f64, rng: &mut Rng) -> Verdict {
         if self.spares(q) {
@@ -256,21 +260,21 @@ impl Controller for Root {
         }
         let scalable = root * self.coupling;
         let square = |rng: &mut Rng| rng.chance(root) && rng.chance(root);
-        let strikes = match (p.signal, p.ecn) {
-            // More marks than there are packets: drops, of every kind of packet (RFC 9332 section
-            // 4.2.3 and appendix A.2).
+        let signals = match (p.signal, p.ecn) {
+            // In overload, k·p' > 1, packets of every kind are dropped (RFC 9332 section 4.2.3 and
+            // appendix A.2).
             (Signal::Mark, ecn) if scalable > 1.0 => {
-                let marked = matches!(ecn, Ecn::Ect1 | Ecn::Ce);
+                let is_scalable = matches!(ecn, Ecn::Ect1 | Ecn::Ce);
                 return match square(rng) {
                     true => Verdict::Drop,
-                    false if marked => Verdict::Signal,
+                    false if is_scalable => Verdict::Signal,
                     false => Verdict::Pass,
                 };
             }
             (Signal::Mark, Ecn::Ect1 | Ecn::Ce) => rng.chance(scalable),
             _ => square(rng),
         };
-        match strikes {
+        match signals {
             true => Verdict::Signal,
             false => Verdict::Pass,
         }
@@ -282,6 +286,7 @@ impl Controller for Root {
     }
 }
 
+/// PI2 at a queue.
 struct Pi2(Periodic<Root>);
 
 impl Law for Pi2 {
@@ -322,7 +327,7 @@ impl FluidLaw for Pi2 {
         (self.0.controller.coupling * classic.sqrt()).min(1.0)
     }
 
-    /// Of classic traffic.
+    /// Returns the expected signals per packet of classic traffic.
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         self.0.intensity(q).map(|root| root * root)
     }
@@ -335,7 +340,7 @@ mod tests {
     use forebay_units::Params;
     use proptest::prelude::{prop_assert, proptest};
 
-    /// A queue whose head came `delay_us` ago.
+    /// Returns a queue whose head packet arrived `delay_us` ago.
     fn waiting(now: Time, delay_us: u64) -> QueueView {
         let since = now.as_nanos().saturating_sub(1000 * delay_us);
         QueueView {
@@ -344,8 +349,8 @@ mod tests {
         }
     }
 
-    /// `calculate_probability` of sch_dualpi2.c read line by line: a probability of 32 bits, and
-    /// gains in whole numbers of 2^-32 per 64 ns.
+    /// `calculate_probability` of sch_dualpi2.c, transcribed line by line: a probability of 32 bits,
+    /// and gains in integer multiples of 2^-32 per 64 ns.
     struct Kernel {
         alpha: i64,
         beta: i64,
@@ -353,7 +358,7 @@ mod tests {
         last_ns: i64,
     }
 
-    /// A gain of so many 256ths per second (`dualpi2_scale_alpha_beta`).
+    /// Returns the kernel's form of a gain in 256ths per second (`dualpi2_scale_alpha_beta`).
     fn scaled(gain: u64) -> i64 {
         (((gain * u64::from(u32::MAX)) >> (8 - 6)) / 1_000_000_000) as i64
     }
@@ -373,8 +378,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_root_is_that_of_linux(delays_us in proptest::collection::vec(0u64..60_000, 1..400)) {
-            // Linux begins with a last delay of zero, we with one on target.
+        fn the_root_follows_that_of_linux(delays_us in proptest::collection::vec(0u64..60_000, 1..400)) {
+            // Linux starts with a last delay of zero, this law with a last delay at the target.
             let mut kernel = Kernel {
                 alpha: scaled(41),
                 beta: scaled(819),
@@ -392,7 +397,7 @@ mod tests {
             for (k, delay_us) in (100..).zip(delays_us) {
                 let now = Time::ZERO + Span::from_millis(16 * k);
                 if k == 100 {
-                    // Its clock has run at an empty queue until now.
+                    // The law's clock has run with an empty queue until now.
                     law.handle_timeout(now, &waiting(now, 15_000));
                     kernel.prob = (probed(&*law, "p_root") * f64::from(u32::MAX)) as u32;
                     continue;
@@ -400,19 +405,20 @@ mod tests {
                 law.handle_timeout(now, &waiting(now, delay_us));
                 kernel.change(1000 * delay_us as i64, 15_000_000);
                 let want = f64::from(kernel.prob) / f64::from(u32::MAX);
-                // Each change is rounded to 2^-32.
+                // The kernel rounds each change to 2^-32.
                 prop_assert!((probed(&*law, "p_root") - want).abs() < 1e-6);
             }
         }
     }
 
+    /// Returns a controller whose p' is `root`.
     fn with_root(params: &Pi2Params, root: f64) -> Root {
         let mut controller = Root::new(params, &site());
         controller.state = Difference::starting_at(root);
         controller
     }
 
-    /// Share of packets that get each verdict.
+    /// Returns the fractions of packets that are signalled and dropped.
     fn shares(root: f64, ecn: Ecn, signal: Signal) -> (f64, f64) {
         let mut controller = with_root(&Pi2Params::defaults(), root);
         let mut rng = Rng::new(1, "pi2");
@@ -433,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_packets_feel_the_square_and_scalable_ones_k_times_the_root() {
+    fn classic_packets_are_signalled_with_the_square_and_scalable_ones_with_k_times_the_root() {
         let near = |got: (f64, f64), want: (f64, f64)| {
             let off = |(got, want): (f64, f64)| (got - want).abs() > 0.004;
             assert!(!off((got.0, want.0)) && !off((got.1, want.1)), "{got:?}");
@@ -441,9 +447,9 @@ mod tests {
         near(shares(0.3, Ecn::NotEct, Signal::Drop), (0.09, 0.0));
         near(shares(0.3, Ecn::Ect0, Signal::Mark), (0.09, 0.0));
         near(shares(0.3, Ecn::Ect1, Signal::Mark), (0.6, 0.0));
-        // A queue that does not mark drops all alike.
+        // A queue that does not mark treats all packets alike.
         near(shares(0.3, Ecn::Ect1, Signal::Drop), (0.09, 0.0));
-        // Overload: every scalable packet is marked or dropped.
+        // In overload every scalable packet is marked or dropped.
         near(shares(0.6, Ecn::Ect1, Signal::Mark), (0.64, 0.36));
         near(shares(0.6, Ecn::Ect0, Signal::Mark), (0.0, 0.36));
     }
@@ -460,13 +466,13 @@ mod tests {
             law.handle_timeout(now, &waiting(now, delay_us));
             probed(&*law, "p_root")
         };
-        // By hand: the first error, 7 ms, counts for both gains; then 0.16·9 ms and 3.2·2 ms.
+        // By hand: both gains act on the first error of 7 ms; then 0.16·9 ms and 3.2·2 ms.
         let mut want = (0.16 + 3.2) * 0.007;
         assert!((sample(16, 12_000) - want).abs() < 1e-12);
         want += 0.16 * 0.009 + 3.2 * 0.002;
         assert!((sample(32, 14_000) - want).abs() < 1e-12);
         assert!((law.intensity(&view(100)).unwrap() - want * want).abs() < 1e-12);
-        // Two packets are let in.
+        // A backlog of up to two packets is not signalled.
         assert_eq!(law.intensity(&view(1)), Some(0.0));
     }
 
@@ -476,7 +482,7 @@ mod tests {
         let interval_s = params.interval.as_secs_f64();
         assert!((0.1 * interval_s / 0.01 - params.alpha).abs() < 1e-9);
         assert!((0.3 / 0.1 / params.beta - 1.0).abs() < 0.07);
-        // The rule of staqm gives 0.3/R for any load, and 0.08·T/R² where W = 8.
+        // The rule of staqm gives 0.3/R for any load, and 0.08·T/R² for W = 8.
         let point = OperatingPoint::of_flows(125.0, 0.1, 10_000.0);
         let (alpha, beta) = PieGoals::defaults().gains(&point, params.interval);
         let slope = 2.0 * point.probability().sqrt();

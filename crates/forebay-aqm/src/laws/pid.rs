@@ -1,4 +1,4 @@
-//! The PID controller of Ryu and Rump, designed in the time domain.
+//! The PID controller of Ryu and Rump, which is designed in the time domain.
 
 use forebay_linux_tc::fixed_point::{FixedPointLaw, Twin};
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
@@ -12,6 +12,7 @@ use crate::law::{Law, Scale, Target};
 use crate::law_spec::LawSpec;
 use crate::periodic::Periodic;
 
+/// The registry entry of PID.
 pub const LAW: LawSpec = LawSpec::of::<PidParams>(
     "pid",
     "PID: proportional-integral-derivative control of the queue length",
@@ -25,14 +26,14 @@ pub const LAW: LawSpec = LawSpec::of::<PidParams>(
 params! {
     /// PID on the error q − target, digitised with Tustin's rule and the backward difference.
     pub struct PidParams {
-        /// Queue length or queuing delay to hold.
+        /// Queue length or queuing delay to control.
         target: SetPoint = SetPoint::Packets(200.0), 0.0 => 1e9;
         /// Proportional gain, per packet.
         k_p: f64 = 6.2e-5, 0.0 => 10.0;
         /// Integral gain, per packet and second.
         k_i: f64 = 3.12e-5, 0.0 => 10.0;
-        /// Derivative gain, seconds per packet. Table 1 prints 5.1e-5; ten times less follows
-        /// from (16) with the paper's tuning constant 0.05, and is the default.
+        /// Derivative gain, in seconds per packet. Table 1 of pi-pd prints 5.1e-5; the default is a
+        /// tenth of it, which follows from eq. (16) with the paper's tuning constant 0.05.
         k_d: f64 = 5.1e-6, 0.0 => 10.0;
         /// Time between two samples; the default is 29.5 Hz.
         interval: Span = Span::from_nanos(33_898_305), 1e-6 => 60.0;
@@ -40,20 +41,20 @@ params! {
 }
 
 params! {
-    /// Goals of PID's design.
+    /// Goals of PID's design rule.
     pub struct PidGoals {
-        /// Overshoot of the response to a step, as a share of the step.
+        /// Overshoot of the step response, as a fraction of the step.
         overshoot: f64 = 0.05, 1e-6 => 0.999;
-        /// Time to come and stay within 2 % of a step, without the integral; zero: 2R.
+        /// Settling time of the step response (to within 2 %), without the integral. Zero: 2R.
         settling: Span = Span::ZERO, 0.0 => 3600.0;
-        /// Factor on the designed gains: the pole placement leaves out the loop's delay, and the
-        /// paper multiplies its result by 0.05 before use.
+        /// Factor on the designed gains. The pole placement neglects the loop's delay; the paper
+        /// multiplies its result by 0.05.
         tuning: f64 = 0.05, 1e-6 => 1.0;
     }
 }
 
 impl PidGoals {
-    /// τ in 4τ = settling time.
+    /// Returns τ, a quarter of the settling time.
     fn time_constant_s(&self, point: &OperatingPoint) -> f64 {
         match self.settling {
             Span::ZERO => 0.5 * point.rtt_s,
@@ -61,17 +62,18 @@ impl PidGoals {
         }
     }
 
+    /// Returns the pole placement for these goals.
     pub fn placement(&self, point: &OperatingPoint) -> Placement {
         place(self.overshoot, self.time_constant_s(point), point)
     }
 
-    /// The rule in a sentence.
+    /// Returns sentences that describe the rule at this operating point.
     pub fn note(&self, point: &OperatingPoint) -> String {
         let placed = self.placement(point);
         format!(
             "The PD part places the poles of the plant without its delay at a natural frequency of \
-             {:.4} rad/s and a damping ratio of {:.4}, for an overshoot of {:.3} %. The delay is \
-             left to the factor `tuning`, here {}: check the margins, which count it.",
+             {:.4} rad/s and a damping ratio of {:.4}, for an overshoot of {:.3} %. Only the factor \
+             `tuning`, here {}, allows for the delay: check the margins, which include it.",
             placed.omega_n,
             placed.xi,
             100.0 * self.overshoot,
@@ -80,27 +82,30 @@ impl PidGoals {
     }
 }
 
-/// Ryu and Rump's pole placement.
+/// The result of Ryu and Rump's pole placement.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
-    /// Damping ratio.
+    /// The damping ratio.
     pub xi: f64,
-    /// Natural frequency, in rad/s.
+    /// The natural frequency, in rad/s.
     pub omega_n: f64,
-    /// The PD part.
+    /// The proportional gain of the PD part, per packet.
     pub k_p1: f64,
+    /// The derivative gain of the PD part, in seconds per packet.
     pub k_d1: f64,
-    /// PD and PI in series, before the paper's tuning constant.
+    /// The proportional gain of PD and PI in series, per packet, before the tuning constant.
     pub k_p: f64,
+    /// The integral gain of PD and PI in series, per packet and second.
     pub k_i: f64,
+    /// The derivative gain of PD and PI in series, in seconds per packet.
     pub k_d: f64,
 }
 
-/// Ryu and Rump's pole placement (pi-pd section 4.1). `overshoot` is a share of the step, in
-/// (0, 1); a time constant of R/2 is the paper's.
+/// Places the poles by the rule of Ryu and Rump (pi-pd section 4.1). `overshoot` is a fraction of the
+/// step, in (0, 1); the paper's time constant is R/2.
 ///
-/// A PD part puts the poles where overshoot and time constant ask for; a PI part in series
-/// removes the error at rest.
+/// A PD part places the poles for the overshoot and the time constant. A PI part in series removes
+/// the steady-state error.
 pub fn place(overshoot: f64, time_constant_s: f64, point: &OperatingPoint) -> Placement {
     let (p1, p2, k) = (point.tcp_pole(), point.queue_pole(), point.plant_gain());
     let xi = -overshoot.ln() / std::f64::consts::PI.hypot(overshoot.ln());
@@ -108,31 +113,31 @@ pub fn place(overshoot: f64, time_constant_s: f64, point: &OperatingPoint) -> Pl
     let k_p1 = (omega_n.powi(2) - p1 * p2) / k;
     let k_d1 = (2.0 * xi * omega_n - p1 - p2) / k;
     let k_p2 = omega_n.powi(2) / (k * k_p1);
-    // The paper does not print K_I2; with the PI part's zero on TCP's pole, (16) follows.
+    // The paper does not print K_I2; with the zero of the PI part at TCP's pole, eq. (16) follows.
     let k_i2 = k_p2 * p1;
     Placement {
         xi,
         omega_n,
         k_p1,
         k_d1,
-        // (5)
+        // Eq. (5).
         k_p: k_p1 * k_p2 + k_d1 * k_i2,
         k_i: k_p1 * k_i2,
         k_d: k_d1 * k_p2,
     }
 }
 
-/// Refuses gains below zero: the plant alone is faster than the goals.
+/// Refuses gains below zero, which mean that the plant alone is faster than the goals.
 ///
 /// # Errors
-/// Where a pole would have to be moved to the right.
+/// If a gain is negative.
 pub fn faster_than_plant(placed: &Placement) -> Result<(), ParamError> {
     if placed.k_p1 > 0.0 && placed.k_d1 >= 0.0 {
         return Ok(());
     }
     Err(ParamError::new(
         "settling",
-        "a time longer than the plant takes by itself",
+        "a settling time longer than that of the plant alone",
         "a shorter time, or more overshoot, so that no gain is negative",
     ))
 }
@@ -244,7 +249,7 @@ mod tests {
     use forebay_units::{Params, Time};
 
     #[test]
-    fn the_design_gives_equation_16() {
+    fn the_design_rule_gives_equation_16() {
         // N = 60, C = 3750/s, overshoot 5 %, R = 0.246 s.
         let point = OperatingPoint::of_flows(60.0, 0.246, 3750.0);
         let Placement { k_p, k_i, k_d, .. } = place(0.05, 0.5 * point.rtt_s, &point);
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_default_gains_follow_from_the_design() {
-        // pi-pd (16) times the tuning constant 0.05 (section 4.1).
+        // pi-pd eq. (16) times the tuning constant 0.05 (section 4.1).
         let params = PidParams::defaults();
         for (got, designed) in [
             (params.k_p, 1.24e-3),
@@ -267,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_error_is_answered_by_hand_computed_steps() {
+    fn a_constant_error_gives_hand_computed_probabilities() {
         let mut law = PidParams::defaults().build(&site(), 0).unwrap();
         let mut p = Vec::new();
         for _ in 0..3 {

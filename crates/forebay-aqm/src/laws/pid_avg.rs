@@ -1,9 +1,9 @@
-//! P, PI, PD and PID on the averaged queue, with the error relative to the buffer (Bigdeli,
-//! Haeri and Pakravan). One controller; the four laws differ in which gains they have.
+//! P, PI, PD and PID control of the averaged queue, with the error relative to the buffer (Bigdeli,
+//! Haeri and Pakravan). The four laws share one controller and differ in the gains that they have.
 //!
-//! The printed gains of P, PI and PID are of the size of designs for an error in packets. On an
-//! error relative to the buffer, as the text has it, they hardly signal: times the buffer in
-//! packets, PI and PID hold their target.
+//! The printed gains of P, PI and PID have the magnitude of designs for an error in packets. With an
+//! error relative to the buffer, as in the text of the paper, these laws hardly signal. With the
+//! gains multiplied by the buffer in packets, PI and PID keep the queue at their target.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
@@ -20,6 +20,7 @@ use crate::laws::pi::PiGoals;
 use crate::laws::pid::{faster_than_plant, PidGoals};
 use crate::periodic::{Controller, Periodic, Sample};
 
+/// The registry entry of P on the average queue.
 pub const P: LawSpec = entry::<PAvgParams>(
     "p-avg",
     "P on the average queue: proportional control alone",
@@ -27,6 +28,7 @@ pub const P: LawSpec = entry::<PAvgParams>(
 )
 .with_goals(PGoals::SPECS);
 
+/// The registry entry of PI on the average queue.
 pub const PI: LawSpec = entry::<PiAvgParams>(
     "pi-avg",
     "PI on the average queue: proportional-integral control",
@@ -34,6 +36,7 @@ pub const PI: LawSpec = entry::<PiAvgParams>(
 )
 .with_goals(PiGoals::SPECS);
 
+/// The registry entry of PD on the average queue.
 pub const PD: LawSpec = entry::<PdAvgParams>(
     "pd-avg",
     "PD on the average queue: proportional-derivative control",
@@ -41,6 +44,7 @@ pub const PD: LawSpec = entry::<PdAvgParams>(
 )
 .with_goals(PidGoals::SPECS);
 
+/// The registry entry of PID on the average queue.
 pub const PID: LawSpec = entry::<PidAvgParams>(
     "pid-avg",
     "PID on the average queue: proportional-integral-derivative control",
@@ -48,6 +52,7 @@ pub const PID: LawSpec = entry::<PidAvgParams>(
 )
 .with_goals(PidGoals::SPECS);
 
+/// Returns the registry entry of one of the four laws.
 const fn entry<L: AveragedLaw>(
     kind: &'static str,
     title: &'static str,
@@ -58,42 +63,44 @@ const fn entry<L: AveragedLaw>(
         .with_search(|conditions| Search::Space(space(conditions, L::GAINS)))
 }
 
-/// One of the four laws: the parameters that all of them have, and its own gains.
+/// The parameters of one of the four laws: those that all of them have, and its own gains.
 trait AveragedLaw: Params + LinearLaw + FixedPointLaw + Send + Sync + 'static {
-    /// Names of its gains.
+    /// The names of the law's gains.
     const GAINS: &'static [&'static str];
 
+    /// Returns the set-point.
     fn target(&self) -> SetPoint;
 
-    /// Returns the controller at its start.
+    /// Returns the controller in its initial state.
     fn averaged(&self, site: &Site) -> Averaged;
 
-    /// Returns the law with another target and with those of these gains that it has.
+    /// Returns the law with another target and other gains. Gains that the law does not have are
+    /// ignored.
     fn with_gains(&self, target: SetPoint, gains: &Gains) -> Self;
 
-    /// Applies the design rule: gains per packet, and why these.
-    fn rule(goals: &ParamValues, point: &OperatingPoint) -> Ruled;
+    /// Applies the design rule. Returns gains per packet, and a sentence that explains them.
+    fn rule(goals: &ParamValues, point: &OperatingPoint) -> RuleResult;
 }
 
-/// Declares the parameters of one of the four: its gains and sampling time are Table 1's.
+/// Declares the parameters of one of the four laws. Its gains and sampling time are those of Table 1.
 macro_rules! averaged_params {
     (
         $params:ident every $interval:expr, by $goals:ident::$rule:ident,
         { $( $(#[doc = $doc:literal])+ $gain:ident = $default:literal; )+ }
     ) => {
         params! {
-            /// A controller of the averaged queue; gains act on (average − target)/buffer.
+            /// A controller of the averaged queue. The gains act on (average − target)/buffer.
             pub struct $params {
-                /// Average queue length or queuing delay to hold. The paper does not print it: its
-                /// PI and PID settle at 85.0 and 89.4 packets, and integral control settles at
-                /// its target.
+                /// Average queue length or queuing delay to control. The paper does not give it; the
+                /// equilibrium of its PI and PID is at 85.0 and 89.4 packets, and integral control
+                /// reaches its target.
                 target: SetPoint = SetPoint::Packets(87.0), 0.0 => 1e9;
-                /// Queue length up to which the law signals nothing (the paper's Q_thresh, not
-                /// printed either).
+                /// Queue length up to which nothing is signalled (Q_thresh in the paper, which does
+                /// not give its value).
                 min_th: Packets = Packets(0.0), 0.0 => 1e9;
                 /// Weight of a new queue length in the average.
                 w_q: f64 = 0.05, 1e-12 => 1.0;
-                /// Average the queue at the samples instead of at every arrival, as RED does.
+                /// Update the average at the samples instead of at every arrival, as RED does.
                 average_at_samples: bool = false;
                 $( $(#[doc = $doc])+ $gain: f64 = $default, 0.0 => 1e6; )+
                 /// Time between two samples.
@@ -131,7 +138,7 @@ macro_rules! averaged_params {
                 law
             }
 
-            fn rule(goals: &ParamValues, point: &OperatingPoint) -> Ruled {
+            fn rule(goals: &ParamValues, point: &OperatingPoint) -> RuleResult {
                 $goals::read(goals)?.$rule(point)
             }
         }
@@ -218,6 +225,7 @@ impl<L: AveragedLaw> ConfiguredLaw for L {
     }
 }
 
+/// Designs a law by its rule.
 fn design<L: AveragedLaw>(law: &L, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
     let (per_packet, note) = L::rule(goals, &request.point)?;
     // The law divides its error by the buffer.
@@ -226,10 +234,12 @@ fn design<L: AveragedLaw>(law: &L, request: &DesignRequest, goals: &ParamValues)
     let designed = law.with_gains(request.set_point, &gains);
     designed.check(&request.site)?;
     let named = |gains: &Gains| {
-        let all = [("k_p", gains.k_p), ("k_i", gains.k_i), ("k_d", gains.k_d)];
-        all.into_iter().filter(|(name, _)| L::GAINS.contains(name))
+        let gains = [("k_p", gains.k_p), ("k_i", gains.k_i), ("k_d", gains.k_d)];
+        gains
+            .into_iter()
+            .filter(|(name, _)| L::GAINS.contains(name))
     };
-    let words: Vec<String> = named(&per_packet)
+    let values: Vec<String> = named(&per_packet)
         .map(|(name, gain)| format!("{name} = {gain:.4e}"))
         .collect();
     Ok(Some(Design::of(
@@ -239,14 +249,15 @@ fn design<L: AveragedLaw>(law: &L, request: &DesignRequest, goals: &ParamValues)
         vec![
             note,
             format!(
-                "Per packet that is {}; the law takes it times the buffer, {buffer_pkts} packets.",
-                words.join(", "),
+                "Per packet of error, {}; the law's gains are these times the buffer of {buffer_pkts} \
+                 packets.",
+                values.join(", "),
             ),
         ],
     )))
 }
 
-/// Search space of the law with these gains; they act on an error relative to the buffer.
+/// Returns the search space of the law with these gains, which act on an error relative to the buffer.
 fn space(conditions: &Conditions, gains: &[&'static str]) -> Space {
     let mut axes = vec![conditions.target(), conditions.k_p(), conditions.weight()];
     axes.extend(gains.contains(&"k_i").then(|| conditions.zero()));
@@ -265,7 +276,7 @@ fn space(conditions: &Conditions, gains: &[&'static str]) -> Space {
     })
 }
 
-/// Continuous gains; a law without one of them leaves it at zero.
+/// The continuous-time gains. A gain that the law does not have is zero.
 #[derive(Default)]
 struct Gains {
     k_p: f64,
@@ -274,6 +285,7 @@ struct Gains {
 }
 
 impl Gains {
+    /// Returns the gains multiplied by `factor`.
     fn times(&self, factor: f64) -> Gains {
         Gains {
             k_p: self.k_p * factor,
@@ -282,16 +294,17 @@ impl Gains {
         }
     }
 
-    /// bigdeli eq. (5); its b1 has lost the plus sign before 2K_D/T_s.
+    /// Returns the coefficients of bigdeli eq. (5), in which the plus sign before 2K_D/T_s is missing.
     fn digital(&self, interval: Span) -> Coefficients {
         Coefficients::pid(self.k_p, self.k_i, self.k_d, interval.as_secs_f64())
     }
 }
 
-type Ruled = Result<(Gains, String), ParamError>;
+/// The result of a design rule: gains per packet, and a sentence that explains them.
+type RuleResult = Result<(Gains, String), ParamError>;
 
 params! {
-    /// Goals of P's design.
+    /// Goals of P's design rule.
     pub struct PGoals {
         /// Factor on the designed gain.
         tuning: f64 = 1.0, 1e-6 => 1e6;
@@ -299,16 +312,16 @@ params! {
 }
 
 impl PGoals {
-    /// Hollot et al. 2001: the loop gain crosses one at the geometric mean of TCP's and the
-    /// queue's pole. bigdeli's K_P in Table 1 is this, for its own network.
-    fn rule(&self, point: &OperatingPoint) -> Ruled {
+    /// The rule of Hollot et al. 2001: crossover at the geometric mean of TCP's and the queue's pole.
+    /// K_P in bigdeli's Table 1 is the result of this rule for the network of that paper.
+    fn rule(&self, point: &OperatingPoint) -> RuleResult {
         let (p1, p2) = (point.tcp_pole(), point.queue_pole());
         let omega_g = (p1 * p2).sqrt();
         let k_p = omega_g.hypot(p1) * omega_g.hypot(p2) / point.plant_gain();
         let note = format!(
             "The loop gain crosses one at {omega_g:.4} rad/s, the geometric mean of the poles of \
-             TCP and the queue. Without an integral the queue settles where k_p times the average \
-             over the buffer is what TCP needs, wherever the target is."
+             TCP and the queue. Without integral action the equilibrium is where k_p times the \
+             error over the buffer is the probability that TCP needs, and not at the target."
         );
         let gains = Gains {
             k_p: self.tuning * k_p,
@@ -319,15 +332,15 @@ impl PGoals {
 }
 
 impl PiGoals {
-    fn rule(&self, point: &OperatingPoint) -> Ruled {
+    fn rule(&self, point: &OperatingPoint) -> RuleResult {
         let (k_p, k_i) = self.gains(point);
         Ok((Gains { k_p, k_i, k_d: 0.0 }, self.note(point)))
     }
 }
 
 impl PidGoals {
-    /// The PD part of the pole placement.
-    fn pd_rule(&self, point: &OperatingPoint) -> Ruled {
+    /// The rule for PD: the PD part of the pole placement.
+    fn pd_rule(&self, point: &OperatingPoint) -> RuleResult {
         let placed = self.placement(point);
         faster_than_plant(&placed)?;
         let gains = Gains {
@@ -338,7 +351,7 @@ impl PidGoals {
         Ok((gains, self.note(point)))
     }
 
-    fn rule(&self, point: &OperatingPoint) -> Ruled {
+    fn rule(&self, point: &OperatingPoint) -> RuleResult {
         let placed = self.placement(point);
         faster_than_plant(&placed)?;
         let gains = Gains {
@@ -350,6 +363,7 @@ impl PidGoals {
     }
 }
 
+/// The controller at a queue.
 struct Averaged {
     target: Target,
     min_pkts: f64,
@@ -383,13 +397,13 @@ impl Averaged {
         Ok(twin)
     }
 
-    /// The difference equation after the average, at arrivals or at the samples.
+    /// The average, updated at arrivals or at the samples, followed by the difference equation.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let target_pkts = site.pkts(self.target.set_point);
         let mut filter = self
             .gains
             .sampled(self.interval.as_secs_f64(), 1.0 / self.buffer_pkts);
-        let resting = LoopFilter::controlled(target_pkts, filter.clone(), point.probability())?;
+        let equilibrium = LoopFilter::controlled(target_pkts, filter.clone(), point.probability())?;
         let average = (!self.at_samples).then_some(Average {
             weight: self.w_q,
             interval_s: 1.0 / point.capacity_pkts_per_s,
@@ -397,14 +411,15 @@ impl Averaged {
         if self.at_samples {
             filter = filter.averaged(self.w_q);
         }
-        // A queue that is spared is not signalled at all.
-        (resting.queue_pkts > self.min_pkts || self.min_pkts == 0.0).then(|| LoopFilter {
+        // A queue up to min_th is not signalled, so it is no equilibrium.
+        (equilibrium.queue_pkts > self.min_pkts || self.min_pkts == 0.0).then(|| LoopFilter {
             average,
-            ..LoopFilter::sampled(resting.queue_pkts, filter)
+            ..LoopFilter::sampled(equilibrium.queue_pkts, filter)
         })
     }
 
-    /// bigdeli eq. (4). The paper does not say whether its t counts arrivals or samples.
+    /// Updates the average (bigdeli eq. 4). The paper does not say whether t counts arrivals or
+    /// samples.
     fn average(&mut self, q: &QueueView) {
         self.average_pkts += self.w_q * (f64::from(q.packets) - self.average_pkts);
     }
@@ -419,7 +434,7 @@ impl Controller for Averaged {
         if self.at_samples {
             self.average(s.q);
         }
-        // bigdeli eq. (3) has the sign of e reversed: with it, a long queue would lower p.
+        // bigdeli eq. (3) prints the opposite sign of e, with which a long queue would decrease p.
         let error = (self.average_pkts - self.target.pkts(s.q)) / self.buffer_pkts;
         self.state.step(self.gains, error)
     }
@@ -429,21 +444,22 @@ impl Controller for Averaged {
         Some(state_of(&[p, e_1, e_2, self.average_pkts]))
     }
 
-    /// An average of samples comes nearer to the queue by the same part at each.
+    /// At a constant queue, each sample reduces the distance of the average from the queue by the same
+    /// factor.
     fn skip(&mut self, first: &Sample, samples: u64) {
         let queue_pkts = f64::from(first.q.packets);
-        let (moves, ratio) = match self.at_samples {
+        let (distance_pkts, ratio) = match self.at_samples {
             true => (self.average_pkts - queue_pkts, 1.0 - self.w_q),
             false => (0.0, 0.0),
         };
-        let rest_pkts = self.average_pkts - moves;
+        let limit_pkts = self.average_pkts - distance_pkts;
         let errors = Errors {
-            decaying: moves * ratio / self.buffer_pkts,
+            decaying: distance_pkts * ratio / self.buffer_pkts,
             ratio,
-            ..Errors::constant((rest_pkts - self.target.pkts(first.q)) / self.buffer_pkts)
+            ..Errors::constant((limit_pkts - self.target.pkts(first.q)) / self.buffer_pkts)
         };
         self.state.advance(self.gains, &errors, samples);
-        self.average_pkts = rest_pkts + moves * ratio.powf(samples as f64);
+        self.average_pkts = limit_pkts + distance_pkts * ratio.powf(samples as f64);
     }
 
     fn arrival(&mut self, q: &QueueView, _p: &PacketMeta) {
@@ -458,7 +474,7 @@ impl Controller for Averaged {
         }
     }
 
-    /// Section 3 spares packets at Q ≤ Q_thresh; its step 4 says the reverse.
+    /// Returns true if Q ≤ Q_thresh, as section 3 of bigdeli says; its step 4 says the opposite.
     fn spares(&self, q: &QueueView) -> bool {
         f64::from(q.packets) <= self.min_pkts
     }
@@ -478,14 +494,15 @@ mod tests {
     use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::{Params, Rng, Time, Value};
 
-    /// Probabilities at successive samples of a law that averages at its samples, with w_q = 1.
+    /// Returns the probabilities at successive samples of a law that averages at its samples, with
+    /// w_q = 1.
     fn run(spec: &LawSpec, queue_pkts: &[u32]) -> Vec<f64> {
-        let given = [
+        let values = [
             ("target".into(), Value::Text("400p".into())),
             ("w_q".into(), Value::Number(1.0)),
             ("average_at_samples".into(), Value::Flag(true)),
         ];
-        let mut law = spec.build(&given, &site(), 1).unwrap();
+        let mut law = spec.build(&values, &site(), 1).unwrap();
         let sample = |&q: &u32| {
             law.handle_timeout(law.poll_timeout().unwrap(), &view(q));
             law.intensity(&view(q)).unwrap()
@@ -499,18 +516,18 @@ mod tests {
         }
     }
 
-    // B = 800, so queues of 600, 600, 500 are errors of 0.25, 0.25, 0.125.
+    /// Queue lengths whose errors are 0.25, 0.25 and 0.125, with a buffer of 800 packets.
     const QUEUES: &[u32] = &[600, 600, 500];
 
     #[test]
-    fn p_follows_the_error() {
+    fn p_is_proportional_to_the_error() {
         // p = K_P·e, as each step adds K_P·(e_k − e_{k−1}).
         let k = 4.0832e-5;
         assert_close(&run(&P, QUEUES), &[k * 0.25, k * 0.25, k * 0.125]);
     }
 
     #[test]
-    fn pi_adds_the_trapezoid() {
+    fn pi_adds_the_integral_by_trapezoids() {
         // T·K_I/2 = 0.0068·4.874e-5/2 = 1.65716e-7; trapezoids 0.25, 0.5, 0.375.
         let (k, i) = (1.741e-4, 1.65716e-7);
         let want = [
@@ -522,14 +539,14 @@ mod tests {
     }
 
     #[test]
-    fn pd_adds_the_slope() {
-        // K_D/T = 8. First step: 2e-4·0.25 + 8·0.25 is held to 1. Then Δp = 8·(−0.25), held
-        // to 0. Then Δp = 2e-4·(−0.125) + 8·(−0.125 − 0), still 0.
+    fn pd_adds_the_slope_of_the_error() {
+        // K_D/T = 8. First step: 2e-4·0.25 + 8·0.25 is clamped to 1. Then Δp = 8·(−0.25), clamped to
+        // 0. Then Δp = 2e-4·(−0.125) + 8·(−0.125 − 0), still 0.
         assert_close(&run(&PD, QUEUES), &[1.0, 0.0, 0.0]);
     }
 
     #[test]
-    fn pid_adds_both() {
+    fn pid_adds_the_integral_and_the_slope() {
         // K_P = 1.44924e-3, K_D/T = 5.35e-3, T·K_I/2 = 3.974e-6:
         // a = 6.803214e-3, b = 1.2145266e-2, c = 5.35e-3.
         let p1 = 6.803214e-3 * 0.25;
@@ -546,7 +563,7 @@ mod tests {
             law.on_enqueue(Time::ZERO, &view(100), &packet(1000), &mut rng);
         }
         law.handle_timeout(law.poll_timeout().unwrap(), &view(700));
-        // 0.05·100 = 5, then 0.95·5 + 5 = 9.75; the sample itself adds nothing.
+        // 0.05·100 = 5, then 0.95·5 + 5 = 9.75; the sample itself does not change the average.
         let average = probed(&*law, "average");
         assert!((average - 9.75).abs() < 1e-12);
     }
@@ -561,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_queue_is_spared() {
+    fn a_queue_up_to_min_th_is_not_signalled() {
         let mut params = PdAvgParams::defaults();
         params.min_th = Packets(20.0);
         params.w_q = 1.0;

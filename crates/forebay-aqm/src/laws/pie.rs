@@ -1,5 +1,5 @@
-//! PIE of Pan, Natarajan, Baker and White: proportional-integral control of the queuing delay,
-//! with gains that grow as the probability does.
+//! PIE of Pan, Natarajan, Baker and White: proportional-integral control of the queuing delay, with
+//! gains that increase with the probability.
 
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
@@ -20,6 +20,7 @@ pub use params::PieGoals;
 use params::{Estimator, PieParams};
 use queue_law::Pie;
 
+/// The registry entry of PIE.
 pub const LAW: LawSpec = LawSpec::of::<PieParams>(
     "pie",
     "PIE: proportional-integral control of the queuing delay, with gains that follow the probability",
@@ -32,7 +33,7 @@ pub const LAW: LawSpec = LawSpec::of::<PieParams>(
 .slowed_by("crossover")
 .with_search(PieParams::search);
 
-/// FQ-PIE.
+/// The registry entry of FQ-PIE: PIE in the discipline `fq`.
 pub const FQ: LawSpec = LAW
     .in_queue(
         "fq",
@@ -42,7 +43,8 @@ pub const FQ: LawSpec = LAW
     )
     .with_several_loops(|_| Search::Listed(Vec::from([5, 30].map(target_of))));
 
-/// Shorter and longer than the default, for a queue for each flow has no model to search by.
+/// Returns the setting of a target in milliseconds. FQ-PIE is tuned by simulation with targets below
+/// and above the default, because several queues have no single linear model.
 fn target_of(ms: u64) -> Settings {
     let target = SetPoint::Delay(Span::from_millis(ms));
     vec![("target", target.to_value())]
@@ -73,8 +75,8 @@ impl ConfiguredLaw for PieParams {
 }
 
 impl LinearLaw for PieParams {
-    /// PI on a delay, with the gains of this probability. The delay that a packet has had is
-    /// that of the queue when it came.
+    /// PI control of a delay, with the gains at this probability. The delay of a departing packet is
+    /// that of the queue when the packet arrived.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let gains = Coefficients {
             a: self.alpha + self.beta,
@@ -88,7 +90,7 @@ impl LinearLaw for PieParams {
             Estimator::Timestamp => target_pkts / site.rate.packets_per_sec(site.packet),
             Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
         };
-        // Without an integral, where PIE rests depends on how its gains changed on the way.
+        // Without integral action, the equilibrium depends on how the gains changed on the way to it.
         (self.alpha > 0.0).then(|| LoopFilter {
             age_s,
             ..LoopFilter::sampled(target_pkts, filter)
@@ -116,7 +118,7 @@ impl LinearLaw for PieParams {
             vec![
                 goals.note(&request.point),
                 format!(
-                    "At the probability that TCP needs, {:.2e}, PIE takes alpha and beta times \
+                    "At the probability that TCP needs, {:.2e}, PIE multiplies alpha and beta by \
                      {factor:.3e}.",
                     request.probability
                 ),
@@ -134,9 +136,9 @@ impl LinearLaw for PieParams {
             &marking,
             &["mark_up_to", "restart_at_mark"],
             format!(
-                "These flows count marks: PIE marks at any probability, where it would drop above {} \
-                 (RFC 8033 section 5.1), and a mark begins the spacing anew, which in Linux only a \
-                 drop does.",
+                "These flows respond to the number of marks, so PIE marks at any probability instead \
+                 of dropping above {} (RFC 8033 section 5.1), and a mark restarts the spacing of \
+                 signals, which in Linux only a drop does.",
                 self.mark_up_to
             ),
         )))
@@ -144,7 +146,7 @@ impl LinearLaw for PieParams {
 }
 
 impl LinuxQdisc for PieParams {
-    /// tc-pie(8) and tc-fq_pie(8), whose gains are counted in sixteenths.
+    /// tc-pie(8) and tc-fq_pie(8), whose gains are integer sixteenths.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let mut tc = match queue {
             "fifo" => Tc::new("pie"),
@@ -167,7 +169,8 @@ impl LinuxQdisc for PieParams {
         tc.backlog("least_backlog", self.least_backlog, 2, site)?;
         let target = match (self.estimator, self.target) {
             (Estimator::Timestamp, target) => target,
-            // Its delay is that of the backlog, with the packet that is being sent.
+            // This estimator derives the delay from the backlog, which in a qdisc includes the packet
+            // in transmission.
             (Estimator::LinuxDepartureRate, SetPoint::Delay(delay)) => {
                 SetPoint::Delay(delay + site.held_time())
             }

@@ -1,4 +1,4 @@
-//! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
+//! RED of Floyd and Jacobson, with the later options `gentle` and `wait`, as implemented in ns-2.35.
 
 use forebay_linux_tc::fixed_point::{self, Field, FixedPointLaw, Twin};
 use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
@@ -15,6 +15,7 @@ use crate::configured_law::ConfiguredLaw;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Scale, Verdict};
 use crate::law_spec::LawSpec;
 
+/// The registry entry of RED.
 pub const LAW: LawSpec = LawSpec::of::<RedParams>(
     "red",
     "RED: signal with a probability that rises with the average queue length",
@@ -27,7 +28,7 @@ pub const LAW: LawSpec = LawSpec::of::<RedParams>(
 .with_search(RedParams::search);
 
 params! {
-    /// RED. Thresholds count packets; in byte mode, packets of the link's usual size.
+    /// RED. Thresholds are in packets; in byte mode, in packets of the link's usual size.
     pub struct RedParams {
         /// Average queue below which nothing is signalled.
         min_th: Packets = Packets(5.0), 0.0 => 1e9;
@@ -37,54 +38,56 @@ params! {
         max_p: f64 = 0.1, 1e-12 => 1.0;
         /// Weight of an arrival in the average.
         w_q: f64 = 0.002, 1e-12 => 1.0;
-        /// Let the probability rise on to 1 at twice max_th instead of jumping there.
+        /// Above max_th, let the probability rise linearly to 1 at twice max_th instead of jumping to
+        /// 1.
         gentle: bool = true;
-        /// Space signals by at least 1/p packets: uniform on [1/p, 2/p]. Without it [1, 1/p],
-        /// which signals three times as often.
+        /// Space signals by at least 1/p packets: the spacing is uniform on [1/p, 2/p]. Otherwise it
+        /// is uniform on [1, 1/p], so that signals are three times as frequent.
         wait: bool = true;
-        /// Above max_th, twice that where gentle, mark what can be marked. Without it everything is
-        /// dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
+        /// Mark ECN-capable packets even above max_th (twice max_th if gentle). Otherwise every packet
+        /// is dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
         mark_above: bool = false;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false;
-        /// Signal a packet with a probability in proportion to its size.
+        /// Make the probability proportional to the size of the packet.
         by_size: bool = false;
     }
 }
 
 params! {
-    /// What RED is designed for.
+    /// Goals of RED's design rule.
     pub struct RedGoals {
         /// Phase margin, in degrees.
         phase_margin: f64 = 85.0, 10.0 => 89.99;
-        /// Crossover frequency, as a share of the slower of TCP's two poles.
+        /// Crossover frequency, as a fraction of the slower of TCP's two poles.
         crossover: f64 = 0.1, 1e-3 => 0.5;
     }
 }
 
-/// The rule in a sentence.
+/// Returns sentences that describe the design.
 pub fn note(design: &AveragingDesign, target_pkts: f64) -> String {
-    let settles = if design.q_d_pkts >= target_pkts {
+    let equilibrium = if design.q_d_pkts >= target_pkts {
         format!(
-            "A RED this stable needs the average {:.1} packets above min_th, more than the \
-             wanted {target_pkts:.1}: min_th is 0 and the queue settles at q_d.",
+            "With this phase margin the average must be q_d = {:.1} packets above min_th, more than \
+             the target of {target_pkts:.1}: min_th is 0, and the equilibrium is at q_d.",
             design.q_d_pkts
         )
     } else {
         format!(
-            "The average settles q_d = {:.1} packets above min_th, midway to max_th.",
+            "The equilibrium of the average is q_d = {:.1} packets above min_th, midway to max_th.",
             design.q_d_pkts
         )
     };
     format!(
-        "RED has no integral, so its averaging is made slow enough for the phase margin: it \
-         crosses over at {:.4} rad/s and answers in about {:.1} s. {settles}",
+        "RED has no integral action, so its averaging is made slow enough for the phase margin: \
+         the crossover is at {:.4} rad/s and the response time about {:.1} s. {equilibrium}",
         design.omega_g,
         1.0 / design.omega_g
     )
 }
 
-/// Signals per arrival over p_b: their mean spacing is 1.5/p_b with `wait`, 0.5/p_b without.
+/// Returns the signals per arrival divided by p_b: their mean spacing is 1.5/p_b with `wait`, and
+/// 0.5/p_b without.
 pub fn signals_per_probability(wait: bool) -> f64 {
     if wait {
         1.0 / 1.5
@@ -147,7 +150,7 @@ impl LinearLaw for RedParams {
     fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
         let rate = signals_per_probability(self.wait);
         let p_b = point.probability() / rate;
-        // The average and the slope where the profile reaches p_b; see `base_probability`.
+        // The average at which `base_probability` is p_b, and the slope there.
         let (average_pkts, slope) = if p_b < self.max_p {
             let slope = self.max_p / (self.max_th.0 - self.min_th.0);
             (self.min_th.0 + p_b / slope, slope)
@@ -174,7 +177,7 @@ impl LinearLaw for RedParams {
         let goals = RedGoals::read(goals)?;
         let red = design(goals.phase_margin, goals.crossover, &request.point);
         let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
-        // The rule speaks of the probability that TCP sees.
+        // The rule is for the signal probability that TCP sees.
         let max_p = red.l_red * (max_th - min_th) / signals_per_probability(self.wait);
         let designed = RedParams {
             min_th: Packets(min_th),
@@ -184,8 +187,8 @@ impl LinearLaw for RedParams {
             ..self.clone()
         };
         let spacing = format!(
-            "RED's spacing of signals makes TCP see {:.4} of the probability, so the parameter \
-             max_p is {:.4e}.",
+            "Because signals are spaced, TCP sees {:.4} times the probability p_b, so max_p is \
+             {:.4e}.",
             signals_per_probability(self.wait),
             designed.max_p
         );
@@ -217,7 +220,7 @@ impl FixedPointLaw for RedParams {
 }
 
 impl LinuxQdisc for RedParams {
-    /// tc-red(8): classic RED of bytes, with a weight that is a power of two.
+    /// tc-red(8): classic RED in byte mode, with a weight that is a power of two.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "fifo" {
             return Ok(None);
@@ -236,26 +239,27 @@ impl LinuxQdisc for RedParams {
         let unit = site.packet_bytes() as f64;
         let held = f64::from(site.held_packets());
         let in_bytes = |pkts: f64| whole_u32((pkts + held) * unit);
-        let (least, most) = (in_bytes(self.min_th.0), in_bytes(self.max_th.0));
+        let (min_bytes, max_bytes) = (in_bytes(self.min_th.0), in_bytes(self.max_th.0));
         let log = whole_u32((-self.w_q.log2()).round());
-        let burst = burst_of(log, f64::from(least) / unit);
-        // red_check_params: the average is a whole number of 32 bits.
-        let bits = u32::BITS - most.leading_zeros();
+        let burst = burst_of(log, f64::from(min_bytes) / unit);
+        // The kernel's average is an integer of 32 bits (`red_check_params`).
+        let bits = u32::BITS - max_bytes.leading_zeros();
         let (Some(burst), true) = (burst, bits + log < 32) else {
             let allowed = format!("2^-1 to 2^-{} in Linux's red", 31 - bits);
             return Err(ParamError::new("w_q", self.w_q, allowed));
         };
-        let taken = 0.5f64.powi(log.cast_signed());
-        if (taken - self.w_q).abs() > 1e-9 * taken {
-            tc.round("w_q", self.w_q, taken);
+        let applied = 0.5f64.powi(log.cast_signed());
+        if (applied - self.w_q).abs() > 1e-9 * applied {
+            tc.round("w_q", self.w_q, applied);
         }
         tc.limit_bytes(site);
-        tc.pair("min", least);
-        tc.pair("max", most);
+        tc.pair("min", min_bytes);
+        tc.pair("max", max_bytes);
         tc.pair("avpkt", site.packet_bytes());
         tc.pair("burst", burst);
         tc.pair("probability", self.max_p);
-        // For the time that a packet takes of an idle link.
+        // The bandwidth gives the transmission time of a packet, by which the average decays while
+        // the link is idle.
         tc.pair("bandwidth", format!("{}bit", site.queue.rate.as_bps()));
         if site.queue.ecn {
             tc.word("ecn");
@@ -268,7 +272,10 @@ impl LinuxQdisc for RedParams {
 }
 
 impl RedParams {
-    /// What `red.h` takes.
+    /// Returns the configuration for the kernel's `red.h`.
+    ///
+    /// # Errors
+    /// If a parameter saturates in fixed point.
     pub fn twin_config(&self, site: &Site) -> Result<Vec<Field>, ParamError> {
         let length = |key, pkts: Packets| fixed_point::length(key, pkts.0, site);
         let slope = |key, per_packet| fixed_point::gain(key, per_packet, site);
@@ -300,51 +307,55 @@ impl RedParams {
     }
 }
 
-/// The least burst, in packets, for which tc takes the weight 2^-`log` (`tc_red_eval_ewma`: the
-/// least weight that keeps the average of a burst below `min`; Floyd and Jacobson 1993, section VI).
+/// Returns the smallest burst, in packets, for which tc chooses the weight 2^-`log`; `None` if there is
+/// none. tc chooses the smallest weight that keeps the average of a burst below `min`
+/// (`tc_red_eval_ewma`; Floyd and Jacobson 1993, section VI).
 fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
     let log_of = |burst: u32| {
         let burst = f64::from(burst);
-        let rest = burst + 1.0 - min_pkts;
+        let excess = burst + 1.0 - min_pkts;
         (1..32u32).find(|log| {
             let weight = 0.5f64.powi(log.cast_signed());
-            rest <= (1.0 - (1.0 - weight).powf(burst)) / weight
+            excess <= (1.0 - (1.0 - weight).powf(burst)) / weight
         })
     };
-    // The weight falls as the burst grows.
+    // The weight decreases as the burst grows.
     let (mut low, mut high) = (whole_u32(min_pkts.ceil()), u32::MAX >> 1);
     while low < high {
         let middle = low + (high - low) / 2;
         match log_of(middle) {
-            Some(found) if found < log => low = middle + 1,
+            Some(chosen) if chosen < log => low = middle + 1,
             _ => high = middle,
         }
     }
     (log_of(low) == Some(log)).then_some(low)
 }
 
-/// RED's state; a tuner over it sets `max_p` and `w_q`.
+/// RED at a queue. A tuner may change `max_p` and `w_q` while the law runs.
 pub struct Red {
     params: RedParams,
     packet_bytes: f64,
     scale: Scale,
-    /// From here on every packet is dropped.
+    /// The average from which on every packet is dropped.
     full_pkts: f64,
-    /// Slope above max_th in gentle mode, from max_p as it was at the start: ns-2.35 does not
-    /// update it when a tuner moves max_p, and its adaptive RED runs show the jump.
+    /// The slope above max_th in gentle mode, computed from the initial max_p. ns-2.35 does not update
+    /// it when max_p adapts; the resulting jump is visible in its runs of adaptive RED.
     gentle_slope: f64,
+    /// The probability at max_th.
     pub max_p: f64,
+    /// The weight of an arrival in the average.
     pub w_q: f64,
     average_pkts: f64,
     /// p_b, before the spacing of signals.
     probability: f64,
-    /// Arrivals (or their size in usual packets) since the last signal.
+    /// Arrivals since the last signal, or their size in usual packets.
     count: f64,
-    /// Whether the last arrival found the average above min_th.
+    /// True if the last arrival found the average above min_th.
     above_min: bool,
 }
 
 impl Red {
+    /// Returns the law in its initial state.
     pub fn new(params: RedParams, site: &Site) -> Red {
         let max_p = params.max_p;
         Red {
@@ -362,7 +373,7 @@ impl Red {
         }
     }
 
-    /// As `red.h` starts.
+    /// Returns the initial state for the kernel's `red.h`.
     pub fn twin_state(&self) -> Vec<Field> {
         vec![
             ("max_p", fixed_point::probability(self.max_p)),
@@ -370,11 +381,12 @@ impl Red {
         ]
     }
 
+    /// Returns the average queue length in packets.
     pub fn average_pkts(&self) -> f64 {
         self.average_pkts
     }
 
-    /// The weighted average, with an idle link counted as arrivals to an empty queue.
+    /// Updates the weighted average at an arrival. Idle time counts as arrivals at an empty queue.
     fn update_average(&mut self, now: Time, q: &QueueView) {
         let w_q = self.w_q;
         if let Some(since) = q.idle_since {
@@ -383,7 +395,7 @@ impl Red {
         self.average_pkts = (1.0 - w_q) * self.average_pkts + w_q * self.scale.queue_pkts(q);
     }
 
-    /// The average as if packets had come to an empty queue for so long.
+    /// Reduces the average as if usual packets had arrived at an empty queue during the idle time.
     #[cold]
     fn decay(&mut self, idle: Span, rate: Rate) {
         let per_sec = rate.as_bps() as f64 / (8.0 * self.packet_bytes);
@@ -391,7 +403,7 @@ impl Red {
         self.average_pkts *= (1.0 - self.w_q).powf(missed);
     }
 
-    /// p_b as a function of the average (pi-pd eq. 2, and gentle mode above max_th).
+    /// Returns p_b as a function of the average (pi-pd eq. 2, and gentle mode above max_th).
     pub fn base_probability(&self) -> f64 {
         let (min_th, max_th) = (self.params.min_th.0, self.params.max_th.0);
         let average = self.average_pkts;
@@ -400,7 +412,7 @@ impl Red {
         } else if average < max_th {
             self.max_p * (average - min_th) / (max_th - min_th)
         } else if self.params.gentle {
-            // Meets max_p at max_th and 1 at 2·max_th while max_p is as at the start.
+            // While max_p has its initial value, this is max_p at max_th and 1 at 2·max_th.
             1.0 + self.gentle_slope * (average - 2.0 * max_th)
         } else {
             1.0
@@ -408,7 +420,8 @@ impl Red {
         p.clamp(0.0, 1.0)
     }
 
-    /// Spaces signals evenly (Floyd and Jacobson section 7; `wait` as in ns-2).
+    /// Returns the probability of a signal now, which spaces signals evenly (Floyd and Jacobson
+    /// section 7; `wait` as in ns-2).
     fn spaced(&self, p_b: f64, bytes: u32) -> f64 {
         let expected = self.count * p_b;
         let p = if self.params.wait {
@@ -431,6 +444,7 @@ impl Red {
         }
     }
 
+    /// Returns the number of packets as which an arrival counts in the spacing of signals.
     fn weight(&self, bytes: u32) -> f64 {
         if self.params.by_size {
             f64::from(bytes) / self.packet_bytes
@@ -450,7 +464,7 @@ impl Law for Red {
         let weight = self.weight(p.bytes);
         self.count += weight;
 
-        // With one packet or none waiting there is nothing to shorten.
+        // A queue of one packet or none cannot be shortened.
         if self.average_pkts < self.params.min_th.0 || q.packets <= 1 {
             self.probability = 0.0;
             self.above_min = false;
@@ -465,7 +479,7 @@ impl Law for Red {
             };
         }
         if !self.above_min {
-            // The average has just risen above min_th: start counting here.
+            // The average has just risen above min_th: counting starts here.
             self.above_min = true;
             self.count = weight;
             return Verdict::Pass;
@@ -490,7 +504,7 @@ impl Law for Red {
 }
 
 impl FluidLaw for Red {
-    /// The count of arrivals since the last signal does not enter the intensity.
+    /// Updates the average. The count of arrivals since the last signal does not affect the intensity.
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
         let in_unit = self.scale.packet_pkts(step.packet.bytes);
         let in_units = FluidStep {
@@ -529,7 +543,7 @@ mod tests {
         Red::new(params, &site())
     }
 
-    /// Fraction of arrivals signalled with the average held at `pkts`.
+    /// Returns the fraction of arrivals signalled while the average stays at `pkts`.
     fn rate_at(mut red: Red, pkts: u32) -> f64 {
         let mut rng = Rng::new(1, "test");
         red.average_pkts = f64::from(pkts);
@@ -569,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn above_the_upper_threshold_it_drops_or_marks_as_it_is_told() {
+    fn above_the_upper_threshold_mark_above_decides_between_marks_and_drops() {
         for (marks, want) in [(false, Verdict::Drop), (true, Verdict::Signal)] {
             let mut r = red(|p| {
                 p.gentle = false;
@@ -588,11 +602,11 @@ mod tests {
         for (wait, pkts) in [(true, 135), (false, 135), (true, 250), (false, 100)] {
             let mut r = red(|p| p.wait = wait);
             r.average_pkts = f64::from(pkts);
-            let told = r.intensity(&view(pkts)).unwrap();
-            let seen = rate_at(r, pkts);
+            let intensity = r.intensity(&view(pkts)).unwrap();
+            let measured = rate_at(r, pkts);
             assert!(
-                (seen / told - 1.0).abs() < 0.1,
-                "{wait} {pkts}: {seen} {told}"
+                (measured / intensity - 1.0).abs() < 0.1,
+                "{wait} {pkts}: {measured} {intensity}"
             );
         }
     }
@@ -609,7 +623,7 @@ mod tests {
         r.average_pkts = 100.0;
         let mut q = view(0);
         q.idle_since = Some(Time::ZERO);
-        // 3750 packets could have left in 1 s; then one arrival more.
+        // 3750 packets could have left in 1 s, and there is one arrival.
         r.update_average(Time::ZERO + Span::from_secs(1), &q);
         let want = 100.0 * 0.998f64.powi(3751);
         assert!((r.average_pkts - want).abs() < 1e-9);
@@ -619,7 +633,7 @@ mod tests {
     fn byte_mode_counts_bytes() {
         let mut r = red(|p| p.queue_in_bytes = true);
         let mut q = view(300);
-        q.bytes = 12_000; // 300 ACKs of 40 bytes are 12 usual packets
+        q.bytes = 12_000; // 300 ACKs of 40 bytes count as 12 usual packets
         r.update_average(Time::ZERO, &q);
         assert!((r.average_pkts - 0.002 * 12.0).abs() < 1e-12);
         let small = red(|p| p.by_size = true);

@@ -1,5 +1,5 @@
-//! REM of Athuraliya, Low, Li and Yin: a price that rises with backlog and with excess rate, and
-//! a probability exponential in it, so that the prices along a path add up.
+//! REM of Athuraliya, Low, Li and Yin: a price that rises with the backlog and the excess rate, and a
+//! signal probability that is exponential in the price, so that the prices along a path add up.
 
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
@@ -14,6 +14,7 @@ use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::periodic::{Controller, Periodic, Sample};
 
+/// The registry entry of REM.
 pub const LAW: LawSpec = LawSpec::of::<RemParams>(
     "rem",
     "REM: signal with a probability exponential in a price of backlog and excess rate",
@@ -25,13 +26,13 @@ pub const LAW: LawSpec = LawSpec::of::<RemParams>(
 .with_search(RemParams::search);
 
 params! {
-    /// REM, with the defaults of ns-2.35; REM's first author set them.
+    /// REM, with the defaults of ns-2.35, which REM's first author chose.
     pub struct RemParams {
-        /// Queue length or queuing delay to hold.
+        /// Queue length or queuing delay to control.
         target: SetPoint = SetPoint::Packets(20.0), 0.0 => 1e9;
-        /// Step of the price, per packet.
+        /// Step size of the price, per packet.
         gamma: f64 = 0.001, 0.0 => 1e3;
-        /// Weight of the backlog against the excess of arrivals over capacity.
+        /// Weight of the backlog relative to the excess of arrivals over capacity.
         alpha: f64 = 0.1, 0.0 => 1e3;
         /// Base of the probability 1 − phi^(−price).
         phi: f64 = 1.001, 1.000001 => 1e3;
@@ -43,8 +44,8 @@ params! {
 }
 
 impl RemParams {
-    /// p ≈ ln φ·price, whose step is γ(α(q − target) + Δq): PI with K_P = γ·ln φ and the zero
-    /// α/interval.
+    /// For small prices p ≈ ln φ·price, and the price changes by γ(α(q − target) + Δq): this is PI
+    /// control with K_P = γ·ln φ and a zero at α/interval.
     fn search(conditions: &Conditions) -> Search {
         let law = RemParams::defaults();
         let (interval_s, ln_phi) = (law.interval.as_secs_f64(), law.phi.ln());
@@ -86,8 +87,8 @@ impl ConfiguredLaw for RemParams {
 }
 
 impl LinearLaw for RemParams {
-    /// While the link is busy the excess of arrivals over capacity is the queue's change, so the
-    /// price is PI control of the queue; p = 1 − φ^(−price) has the slope (1 − p)·ln φ.
+    /// While the link is busy, the excess of arrivals over capacity is the change of the queue, so the
+    /// price is the output of a PI controller; p = 1 − φ^(−price) has the slope (1 − p)·ln φ.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let slope = (1.0 - point.probability()) * self.phi.ln();
         let gains = Coefficients {
@@ -96,7 +97,7 @@ impl LinearLaw for RemParams {
             c: 0.0,
         };
         let filter = gains.sampled(self.interval.as_secs_f64(), slope);
-        // Without an integral the price is γ·q, from an empty queue on.
+        // Without integral action the price is γ·q, if the queue was empty at first.
         let queue_pkts = if gains.a > gains.b {
             site.pkts(self.target)
         } else {
@@ -105,7 +106,7 @@ impl LinearLaw for RemParams {
         (slope > 0.0 && self.gamma > 0.0).then(|| LoopFilter::sampled(queue_pkts, filter))
     }
 
-    /// PI's gains, as REM is PI control near its operating point.
+    /// PI's rule, because REM is PI control near its operating point.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i, k) = goals.controller(&request.point, self.interval);
@@ -135,18 +136,19 @@ impl LinearLaw for RemParams {
     }
 }
 
+/// REM at a queue.
 struct Rem {
     params: RemParams,
     target: Target,
     packet: Bytes,
     scale: Scale,
-    /// In this interval.
+    /// Packets that have arrived in this interval.
     arrived_pkts: f64,
     price: f64,
 }
 
 impl Rem {
-    /// α(b − b*) + x − c.
+    /// Returns α(b − b*) + x − c, in packets.
     fn excess_pkts(&self, q: &QueueView) -> f64 {
         let capacity_pkts =
             q.rate.packets_per_sec(self.packet) * self.params.interval.as_secs_f64();
@@ -161,7 +163,7 @@ impl Controller for Rem {
     }
 
     fn sample(&mut self, s: &Sample) -> f64 {
-        // Price update: [price + γ(α(b − b*) + x − c)]⁺, with x and c in packets per interval.
+        // The price becomes [price + γ(α(b − b*) + x − c)]⁺, with x and c in packets per interval.
         let excess = self.excess_pkts(s.q);
         self.price = (self.price + self.params.gamma * excess).max(0.0);
         self.arrived_pkts = 0.0;
@@ -172,7 +174,7 @@ impl Controller for Rem {
         Some(state_of(&[self.price, self.arrived_pkts]))
     }
 
-    /// While nothing arrives the price moves by the same amount at each sample.
+    /// Without arrivals the price changes by the same amount at each sample.
     fn skip(&mut self, first: &Sample, samples: u64) {
         let change = self.params.gamma * self.excess_pkts(first.q);
         self.price = (self.price + change * samples as f64).max(0.0);
@@ -212,14 +214,14 @@ mod tests {
             law.handle_timeout(law.poll_timeout().unwrap(), &view(queue));
             (probed(&*law, "price"), probed(&*law, "p"))
         };
-        // 30 Mbit/s send 7.5 packets of 1000 bytes in 2 ms.
+        // At 30 Mbit/s, 7.5 packets of 1000 bytes are sent in 2 ms.
         // 0.001·(0.1·(120 − 20) + 20 − 7.5) = 0.0225; p = 1 − 1.001^(−0.0225) = 2.24885e-5.
         let (price, p) = sample(20, 120);
         assert!((price - 0.0225).abs() < 1e-12);
         assert!((p - 2.248_85e-5).abs() < 1e-9, "{p}");
-        // The arrivals of the last interval are gone: 0.0225 + 0.001·(10 − 7.5).
+        // There are no arrivals in this interval: 0.0225 + 0.001·(10 − 7.5).
         assert!((sample(0, 120).0 - 0.025).abs() < 1e-12);
-        // 0.001·(0.1·(−20) − 7.5) = −0.0095 three times: the price stops at zero.
+        // Three times 0.001·(0.1·(−20) − 7.5) = −0.0095: the price stops at zero.
         assert_eq!((0..3).map(|_| sample(0, 0)).last(), Some((0.0, 0.0)));
     }
 }

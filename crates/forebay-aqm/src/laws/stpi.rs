@@ -1,5 +1,5 @@
-//! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI redesigned on-line for the
-//! estimated capacity and load.
+//! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI whose gains are redesigned on-line
+//! for the estimated capacity and load.
 
 use forebay_linux_tc::fixed_point::{self, FixedPointLaw, Twin};
 use forebay_theory::design::{Design as Designed, DesignRequest, DesignResult, LinearLaw};
@@ -19,6 +19,7 @@ use crate::periodic::{Controller, Periodic};
 use crate::self_tuning::{first_design, Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
 
+/// The registry entry of STPI.
 pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
     "stpi",
     "STPI: PI whose gains follow on-line estimates of capacity and load",
@@ -29,21 +30,22 @@ pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
 .with_search(StpiParams::search);
 
 params! {
-    /// STPI. Defaults are those of staqm section II, and the time constants of its simulation 1.
+    /// STPI. The defaults are those of staqm section II, and the time constants of its simulation 1.
     pub struct StpiParams {
-        /// Queue length or queuing delay to hold.
+        /// Queue length or queuing delay to control.
         target: SetPoint = SetPoint::Packets(175.0), 0.0 => 1e9;
-        /// Responsiveness of the design.
+        /// Crossover frequency times RTT of the design (responsiveness).
         beta: f64 = 0.5, 1e-6 => 0.85;
-        /// Round-trip time that the design takes, with queueing delay.
+        /// Round-trip time that the design assumes, including the queuing delay.
         rtt: Span = Span::from_micros(246_667), 1e-6 => 60.0;
-        /// Flows that the first design takes; later designs take the estimate.
+        /// Number of flows of the first design; later designs use the estimate.
         flows: f64 = 60.0, 1.0 => 1e9;
         /// Time constant of the capacity estimate.
         capacity_time: Span = Span::from_secs(5), 1e-3 => 3600.0;
-        /// Time constant of the load estimate; too short a one is unstable.
+        /// Time constant of the load estimate. A time constant that is too short makes tuning
+        /// unstable.
         load_time: Span = Span::from_secs(10), 1e-3 => 3600.0;
-        /// Keep the first design until here.
+        /// Time until which the first design is kept.
         tune_after: Span = Span::from_secs(20), 0.0 => 1e6;
         /// Time between two samples, of the queue and of the estimates; the default is 160 Hz.
         interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
@@ -52,12 +54,14 @@ params! {
     }
 }
 
+/// The design rule of PI.
 struct PiDesign {
     beta: f64,
     interval_s: f64,
 }
 
 impl PiDesign {
+    /// Returns PI's coefficients for an operating point.
     fn coefficients(&self, point: &OperatingPoint) -> Coefficients {
         let (k_p, k_i) = gains(self.beta, point);
         Coefficients::pid(k_p, k_i, 0.0, self.interval_s)
@@ -69,8 +73,9 @@ impl Design<Periodic<QueueControl>> for PiDesign {
         pi.probability()
     }
 
-    /// p = K_i·x + K_p·(q − q_ref), as in (3): (5) lost its q_ref. In PI's difference form new
-    /// gains act on the steps to come; (5) taken literally would also rescale the integral x.
+    /// Sets the gains of p = K_i·x + K_p·(q − q_ref), staqm eq. (3); in eq. (5) q_ref is missing. In
+    /// PI's difference form new gains act on later steps only, while eq. (5) taken literally would
+    /// also rescale the integral x.
     fn apply(&self, point: &OperatingPoint, pi: &mut Periodic<QueueControl>) {
         pi.controller.gains = self.coefficients(point);
     }
@@ -85,12 +90,13 @@ impl Design<Periodic<QueueControl>> for PiDesign {
 }
 
 impl StpiParams {
-    /// What the first design is for.
+    /// Returns the operating point of the first design.
     fn start(&self, site: &Site) -> OperatingPoint {
         let capacity = site.rate.packets_per_sec(site.packet);
         OperatingPoint::of_flows(self.flows, self.rtt.as_secs_f64(), capacity)
     }
 
+    /// Returns the design rule with these parameters.
     fn pi_design(&self) -> PiDesign {
         PiDesign {
             beta: self.beta,
@@ -98,6 +104,7 @@ impl StpiParams {
         }
     }
 
+    /// Returns the parameters of the estimators.
     fn estimation(&self) -> Estimation {
         Estimation {
             interval: self.interval,
@@ -162,15 +169,15 @@ impl ConfiguredLaw for StpiParams {
 }
 
 impl LinearLaw for StpiParams {
-    /// PI as designed for the estimates at rest. Their small changes do not count: they multiply
-    /// a small error.
+    /// PI with the design for the equilibrium values of the estimates. Small changes of the estimates
+    /// have no first-order effect, because they multiply a small error.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let interval_s = self.interval.as_secs_f64();
         let design = PiDesign {
             beta: self.beta,
             interval_s,
         };
-        // The law takes its own `rtt` for R; the load and the capacity it measures.
+        // The law measures the load and the capacity, and uses its parameter `rtt` for R.
         let estimate = OperatingPoint {
             rtt_s: self.rtt.as_secs_f64(),
             ..*point
@@ -207,8 +214,9 @@ impl LinearLaw for StpiParams {
             vec![
                 PiGoals { beta: self.beta }.note(&request.point),
                 format!(
-                    "a and b are the first design; the law renews them from its estimates. The load \
-                     estimate needs a time constant above {critical_s:.3} s."
+                    "a and b are those of the first design; the law recomputes them from its \
+                     estimates. The time constant of the load estimate must be above \
+                     {critical_s:.3} s."
                 ),
             ],
         )))
@@ -218,14 +226,14 @@ impl LinearLaw for StpiParams {
 impl FixedPointLaw for StpiParams {
     fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
         let start = self.start(site);
-        let how = self.estimation();
+        let estimation = self.estimation();
         let (rtt_ns, beta) = (self.rtt.as_secs_f64() * 1e9, self.beta);
         let proportional = 2.0 * beta * beta.hypot(1.0) / rtt_ns * 2f64.powi(36);
         let half_interval = self.interval.as_secs_f64() / self.rtt.as_secs_f64();
         let first = self.pi_design().coefficients(&start);
-        // Per byte, with 64 bits behind the point.
+        // Per byte, with 64 fractional bits.
         let per_byte = |k: f64| whole_i64(k / site.packet.0 as f64 * 2f64.powi(64));
-        let mut config = how.twin_config(self.rtt, site)?;
+        let mut config = estimation.twin_config(self.rtt, site)?;
         config.extend([
             (
                 "target",
@@ -240,7 +248,7 @@ impl FixedPointLaw for StpiParams {
                 fixed_point::probability(half_interval.min(4.0)),
             ),
         ]);
-        let mut state = how.twin_state(&start, site)?;
+        let mut state = estimation.twin_state(&start, site)?;
         state.extend([("a", per_byte(first.a)), ("b", per_byte(first.b))]);
         Ok(Twin {
             interval: Some(self.interval),
@@ -256,7 +264,7 @@ mod tests {
     use crate::laws::testing::{packet, probed, sampled, view};
     use forebay_units::{Bytes, Params, Rate, Rng, Time};
 
-    /// staqm section II: 15 Mbit/s, 500-byte packets, buffer 800.
+    /// Returns the link of staqm section II: 15 Mbit/s, a buffer of 800 packets of 500 bytes.
     fn site() -> Site {
         Site {
             rate: Rate::from_bps(15_000_000),
@@ -275,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_design_gives_the_papers_numbers() {
+    fn the_design_gives_the_numbers_of_the_paper() {
         let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-4, "{got} {want}");
         let k = coefficients(60.0);
         close(k.a, 0.000078530);
@@ -286,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_and_estimates_by_hand() {
+    fn gains_are_those_computed_by_hand() {
         // N = 60, C = 3750/s, R = 0.2 s: θ_rc = 60/750 = 0.08. √1.25 = 1.118034.
         // K_p = 1.118034·0.08/750 = 1.192570e-4; K_i = 0.8·K_p.
         let point = OperatingPoint::of_flows(60.0, 0.2, 3750.0);
@@ -296,7 +304,8 @@ mod tests {
         assert!((k_i - 0.8 * k_p).abs() < 1e-18);
     }
 
-    /// Runs `law` for `seconds` from `start_s` with a packet leaving each 1/`rate` s.
+    /// Runs `law` for `seconds` from `start_s` on, with a departure every 1/`rate` seconds. If not
+    /// `tcp`, every other packet is UDP.
     fn run(law: &mut dyn Law, start_s: u64, seconds: u64, rate: u64, queue: u32, tcp: bool) {
         let mut rng = Rng::new(1, "test");
         let mut p = packet(500);
@@ -309,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn before_tune_after_it_is_the_first_design() {
+    fn before_tune_after_the_first_design_applies() {
         let mut stpi = StpiParams::defaults().build(&site(), 0).unwrap();
         let mut pi = QueueControl::new(
             coefficients(60.0),
@@ -327,20 +336,20 @@ mod tests {
     }
 
     #[test]
-    fn estimates_follow_a_capacity_step_and_udp() {
+    fn the_capacity_estimate_follows_a_step_and_excludes_udp() {
         let mut law = StpiParams::defaults().build(&site(), 0).unwrap();
         // The link carries 7500 packets/s instead of 3750, for ten time constants.
         run(&mut *law, 0, 50, 7500, 175, true);
         assert!((probed(&*law, "capacity_pkts_per_s") / 7500.0 - 1.0).abs() < 1e-3);
-        // Every other packet is UDP's: half is left.
+        // Every other packet is UDP: half of the capacity is available to TCP.
         run(&mut *law, 50, 50, 7500, 175, false);
         assert!((probed(&*law, "capacity_pkts_per_s") / 3750.0 - 1.0).abs() < 1e-3);
     }
 
     #[test]
-    fn a_load_that_vanished_leaves_gains_to_come_back_with() {
+    fn after_a_time_without_load_the_gains_are_not_zero() {
         let mut law = StpiParams::defaults().build(&site(), 0).unwrap();
-        // No queue, so p = 0, for 300 s: the load estimate alone would be e^{-30} of its start.
+        // p = 0 for 300 s: without its floor, the load estimate would decay to e^{-30}.
         law.handle_timeout(Time::ZERO + Span::from_secs(300), &view(0));
         assert!((probed(&*law, "flows") - 1.0).abs() < 1e-9);
         law.handle_timeout(Time::ZERO + Span::from_secs(360), &view(800));

@@ -17,6 +17,7 @@ use crate::laws::red::{note, Red, RedParams};
 use crate::self_tuning::{first_design, Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
 
+/// The registry entry of STRED.
 pub const LAW: LawSpec = LawSpec::of::<StredParams>(
     "stred",
     "STRED: RED whose w_q and max_p follow on-line estimates of capacity and load",
@@ -26,7 +27,7 @@ pub const LAW: LawSpec = LawSpec::of::<StredParams>(
 .with_search(StredParams::search);
 
 params! {
-    /// STRED. Defaults are those of staqm's simulation 1 and of the example in appendix D.
+    /// STRED. The defaults are those of staqm's simulation 1 and of the example in its appendix D.
     pub struct StredParams {
         /// Average queue below which nothing is signalled.
         min_th: Packets = Packets(0.0), 0.0 => 1e9;
@@ -34,32 +35,34 @@ params! {
         max_th: Packets = Packets(2300.0), 0.0 => 1e9;
         /// Phase margin of the design, in degrees.
         phase_margin: f64 = 85.0, 10.0 => 89.99;
-        /// Crossover frequency, as a share of the slower of TCP's two poles.
+        /// Crossover frequency, as a fraction of the slower of TCP's two poles.
         crossover: f64 = 0.1, 1e-3 => 0.5;
-        /// Round-trip time that the design takes, with queueing delay.
+        /// Round-trip time that the design assumes, including the queuing delay.
         rtt: Span = Span::from_millis(150), 1e-6 => 60.0;
-        /// Flows that the first design takes; later designs take the estimate.
+        /// Number of flows of the first design; later designs use the estimate.
         flows: f64 = 1000.0, 1.0 => 1e9;
         /// Time constant of the capacity estimate.
         capacity_time: Span = Span::from_secs(5), 1e-3 => 3600.0;
-        /// Time constant of the load estimate; too short a one is unstable.
+        /// Time constant of the load estimate. A time constant that is too short makes tuning
+        /// unstable.
         load_time: Span = Span::from_secs(10), 1e-3 => 3600.0;
-        /// Keep the first design until here.
+        /// Time until which the first design is kept.
         tune_after: Span = Span::from_secs(20), 0.0 => 1e6;
         /// Time between two designs.
         interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
-        /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the first
-        /// design's max_p.
+        /// Above max_th, let the probability rise linearly to 1 at twice max_th. The slope there is
+        /// that of the first design's max_p.
         gentle: bool = true;
         /// Space signals by at least 1/p packets.
         wait: bool = true;
-        /// Average and estimate in bytes instead of packets.
+        /// Average the queue and estimate the capacity in bytes instead of packets.
         queue_in_bytes: bool = false;
-        /// Signal a packet with a probability in proportion to its size.
+        /// Make the probability proportional to the size of the packet.
         by_size: bool = false;
     }
 }
 
+/// The design rule of RED.
 struct RedRule {
     phase_margin: f64,
     crossover: f64,
@@ -67,7 +70,7 @@ struct RedRule {
 }
 
 impl RedRule {
-    /// w_q and max_p for a point.
+    /// Returns w_q and max_p for an operating point.
     fn settings(&self, point: &OperatingPoint) -> (f64, f64) {
         let red = design(self.phase_margin, self.crossover, point);
         (red.w_q, (red.l_red * self.range_pkts).min(1.0))
@@ -75,7 +78,7 @@ impl RedRule {
 }
 
 impl Design<Red> for RedRule {
-    /// p_b, the probability that (2) speaks of; RED's spacing of signals comes after it.
+    /// Returns p_b, the probability of staqm eq. (2), before the spacing of signals.
     fn probability(&self, red: &Red) -> f64 {
         red.base_probability()
     }
@@ -90,6 +93,7 @@ impl Design<Red> for RedRule {
 }
 
 impl StredParams {
+    /// Returns the design rule with these parameters.
     fn rule(&self) -> RedRule {
         RedRule {
             phase_margin: self.phase_margin,
@@ -98,6 +102,7 @@ impl StredParams {
         }
     }
 
+    /// Returns the parameters of the estimators.
     fn estimation(&self) -> Estimation {
         Estimation {
             interval: self.interval,
@@ -107,16 +112,18 @@ impl StredParams {
         }
     }
 
-    /// What TCP sees of p_b.
+    /// Returns the signals per packet that TCP sees, divided by p_b.
     fn signal_rate(&self) -> f64 {
         crate::laws::red::signals_per_probability(self.wait)
     }
 
+    /// Returns the operating point of the first design.
     fn start(&self, site: &Site) -> OperatingPoint {
         let capacity = site.rate.packets_per_sec(site.packet);
         OperatingPoint::of_flows(self.flows, self.rtt.as_secs_f64(), capacity)
     }
 
+    /// Returns RED's parameters with the first design.
     fn red(&self, site: &Site) -> RedParams {
         let (w_q, max_p) = self.rule().settings(&self.start(site));
         RedParams {
@@ -163,9 +170,9 @@ impl ConfiguredLaw for StredParams {
 
     fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {
         self.check(site)?;
-        let how = self.estimation();
+        let estimation = self.estimation();
         let scale = Scale::new(site, self.queue_in_bytes);
-        let tuner = SelfTuning::new(self.rule(), how, &self.start(site), scale);
+        let tuner = SelfTuning::new(self.rule(), estimation, &self.start(site), scale);
         Ok(Box::new(Tuned::new(Red::new(self.red(site), site), tuner)))
     }
 
@@ -179,17 +186,18 @@ impl ConfiguredLaw for StredParams {
 }
 
 impl LinearLaw for StredParams {
-    /// RED as designed for the estimates at rest, and the loop that closes over the estimate of
-    /// the load: (6) makes the whole of p follow θ_rc, which follows p.
+    /// RED with the design for the equilibrium values of the estimates, and the inner loop through the
+    /// load estimate: by staqm eq. (6) p follows θ_rc, which follows p.
     ///
-    /// The estimate reads p_b, which is `wait`'s 1.5 times what TCP sees, so θ_rc is too high by
-    /// √1.5 and L_red by 1.5, and what TCP sees has the designed slope.
+    /// The estimate uses p_b, which with `wait` is 1.5 times the probability that TCP sees. θ_rc is
+    /// therefore too high by √1.5 and L_red by 1.5, so that the slope that TCP sees is the designed
+    /// one.
     fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
         let rule = self.rule();
         let (rate, interval_s) = (self.signal_rate(), self.interval.as_secs_f64());
         let p_b = point.probability() / rate;
         let at = |load: f64| {
-            // The law takes its own `rtt` for R; the load and the capacity it measures.
+            // The law measures the load and the capacity, and uses its parameter `rtt` for R.
             let estimate = OperatingPoint {
                 load,
                 rtt_s: self.rtt.as_secs_f64(),
@@ -202,10 +210,10 @@ impl LinearLaw for StredParams {
         let (w_q, slope) = at(load);
         let above_min = p_b / slope;
         if above_min > rule.range_pkts {
-            return None; // max_p is held to 1, or gentle mode keeps the first design's slope
+            return None; // max_p is limited to 1, or gentle mode keeps the slope of the first design
         }
-        // δp_b = L·δx + g·δθ with g = (dL/dθ)·x, and each sample moves θ by w·(h·δp_b − δθ),
-        // where h = d√(p/2)/dp. The new θ acts after its sample, as all that is sampled does.
+        // δp_b = L·δx + g·δθ with g = (dL/dθ)·x. Each sample moves θ by w·(h·δp_b − δθ), where
+        // h = d√(p/2)/dp. The new θ acts from the sample on.
         let step = 1e-5 * load;
         let g = above_min * (at(load + step).1 - at(load - step).1) / (2.0 * step);
         let h = 1.0 / (4.0 * load);
@@ -257,8 +265,9 @@ impl LinearLaw for StredParams {
             vec![
                 note(&red, request.target_pkts()),
                 format!(
-                    "w_q and max_p are the first design; the law renews them from its estimates. \
-                     The load estimate takes {}, no less than RED itself.",
+                    "w_q and max_p are those of the first design; the law recomputes them from its \
+                     estimates. The time constant of the load estimate is {}, at least RED's own \
+                     response time.",
                     designed.load_time
                 ),
             ],
@@ -268,7 +277,7 @@ impl LinearLaw for StredParams {
 
 impl FixedPointLaw for StredParams {
     fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
-        let (how, red) = (self.estimation(), self.red(site));
+        let (estimation, red) = (self.estimation(), self.red(site));
         let rtt_ns = self.rtt.as_secs_f64() * 1e9;
         let margin = self.phase_margin.to_radians();
         if margin - self.crossover < 0.01 {
@@ -280,7 +289,7 @@ impl FixedPointLaw for StredParams {
         let weight = site.packet.0 as f64 * 2f64.powi(36) / rtt_ns;
         let part = |x: f64| whole_i64((x * 2f64.powi(30)).round());
         let mut config = red.twin_config(site)?;
-        config.extend(how.twin_config(self.rtt, site)?);
+        config.extend(estimation.twin_config(self.rtt, site)?);
         config.extend([
             ("cos_margin", part(margin.cos())),
             ("sin_margin", part(margin.sin())),
@@ -292,7 +301,7 @@ impl FixedPointLaw for StredParams {
             ("weight", fixed_point::factor("rtt", rtt_ns, weight)?),
         ]);
         let mut state = Red::new(red, site).twin_state();
-        state.extend(how.twin_state(&self.start(site), site)?);
+        state.extend(estimation.twin_state(&self.start(site), site)?);
         Ok(Twin {
             interval: Some(self.interval),
             config,
@@ -307,7 +316,7 @@ mod tests {
     use crate::laws::testing::{packet, probed, view};
     use forebay_units::{Bytes, Params, Rate, Rng, Time};
 
-    /// staqm's simulations: 622 Mbit/s, 500-byte packets, buffer 3600.
+    /// Returns the link of staqm's simulations: 622 Mbit/s, a buffer of 3600 packets of 500 bytes.
     fn site() -> Site {
         Site {
             rate: Rate::from_bps(622_000_000),
@@ -321,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_design_gives_appendix_ds_numbers() {
+    fn the_design_gives_the_numbers_of_appendix_d() {
         let point = OperatingPoint::of_flows(1000.0, 0.15, 155_500.0);
         let red = design(85.0, 0.1, &point);
         close(red.omega_g, 0.1 * 2000.0 / (0.0225 * 155_500.0), 1e-12);
@@ -329,12 +338,12 @@ mod tests {
         close(red.w_q, 3.53e-8, 2e-3);
         close(red.l_red, 3.294e-6, 1e-3);
         close(red.q_d_pkts, 1116.0, 1e-3);
-        // 5 ms are 777 packets, fewer than q_d: the range is 0 to 2·1116 (the paper: 2300).
+        // 5 ms are 777 packets, fewer than q_d: the range is 0 to 2·1116 (2300 in the paper).
         let (min_th, max_th) = thresholds(red.q_d_pkts, 777.5);
         assert_eq!(min_th, 0.0);
         close(max_th, 2232.0, 1e-3);
         close(red.l_red * max_th, 7.35e-3, 2e-3);
-        // A wanted queue above q_d is met in the middle.
+        // A target above q_d is in the middle of the range.
         assert_eq!(thresholds(100.0, 800.0), (700.0, 900.0));
     }
 
@@ -348,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn the_response_time_is_figure_12s() {
-        // N/C = 0.0064 at R = 0.15 s: 2N/(R²C) = 0.5689/s, a tenth of it is 1/17.578 s.
+    fn the_response_time_is_that_of_figure_12() {
+        // N/C = 0.0064 at R = 0.15 s: 2N/(R²C) = 0.5689/s, and a tenth of it is 1/17.578 s.
         let point = OperatingPoint::of_flows(0.0064 * 155_500.0, 0.15, 155_500.0);
         close(1.0 / design(85.0, 0.1, &point).omega_g, 17.578, 1e-3);
     }
 
     #[test]
-    fn the_steady_queue_meets_tcps_loss() {
+    fn at_equilibrium_red_gives_the_probability_that_tcp_needs() {
         // p_0 = 2N²/(RC)² = L_red·q_d (appendix D).
         let point = OperatingPoint::of_flows(300.0, 0.1, 20_000.0);
         let red = design(85.0, 0.1, &point);
@@ -372,7 +381,7 @@ mod tests {
         let first = probed(&*law, "max_p");
         close(first, 3.294e-6 * 2300.0, 1e-3);
         let mut rng = Rng::new(1, "test");
-        // A hundredth of the capacity, after 20 s: max_p goes as θ_rc²/θ_c.
+        // The departures are a hundredth of the capacity. From 20 s on max_p varies as θ_rc²/θ_c.
         for k in 0..60 * 1555_u64 {
             let now = Time::from_nanos(k * 1_000_000_000 / 1555);
             law.handle_timeout(now, &view(100));
@@ -393,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_are_checked_as_reds() {
+    fn thresholds_are_checked_like_those_of_red() {
         let mut params = StredParams::defaults();
         params.min_th = Packets(3000.0);
         assert_eq!(params.check(&site()).unwrap_err().key, "min_th");

@@ -1,8 +1,8 @@
-//! What can happen to a law, in any order.
+//! Random sequences of calls of a law's hooks.
 
 use proptest::prelude::*;
 
-/// One thing that can happen to a law.
+/// A call of one of a law's hooks.
 #[derive(Clone, Debug)]
 pub enum Step {
     Enqueue { bytes: u32, ect: bool },
@@ -12,8 +12,8 @@ pub enum Step {
     Tick,
 }
 
-/// Nanoseconds since the last step, a queue length, and a step, with long silences among them.
-/// Packets have fewer than `end_bytes`, silences are shorter than `end_s` seconds.
+/// Generates steps, each with the nanoseconds since the last step and a queue length. Some gaps are
+/// long, up to `end_s` seconds. Packets have fewer than `end_bytes` bytes.
 pub fn steps(end_bytes: u32, end_s: u64) -> impl Strategy<Value = Vec<(u64, u32, Step)>> {
     let packet = move || (1..end_bytes, any::<bool>());
     let step = prop_oneof![

@@ -1,8 +1,8 @@
-//! What holds of every registry.
+//! Checks that hold for every registry.
 
 use forebay_units::ParamSpec;
 
-/// Each parameter is described by a sentence, and its default is allowed.
+/// Asserts that each parameter is described by a sentence, and that its default is in its range.
 pub fn assert_described(kind: &str, params: &[ParamSpec]) {
     for param in params {
         let name = format!("{kind}.{}", param.name);

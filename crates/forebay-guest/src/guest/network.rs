@@ -222,7 +222,7 @@ pub fn check_congestion_control(name: &str) -> io::Result<()> {
     }
     let allowed = known.join(", ");
     Err(io::Error::other(format!(
-        "kernel.tcp: found {name:?}, allowed: {allowed}; `forebay kernel setup --source DIR` builds \
+        "kernel.tcp: found {name:?}, allowed: {allowed}; `forebay guest setup --source DIR` builds \
          a kernel with others"
     )))
 }

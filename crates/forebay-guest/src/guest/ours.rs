@@ -69,7 +69,7 @@ impl Ours {
         devices: [OwnedFd; 2],
         groups: Vec<GroupTraffic>,
     ) -> Result<Ours, ParamError> {
-        let bottleneck = &scenario.bottleneck;
+        let bottleneck = scenario.tested_link();
         let site = scenario.queue_site(bottleneck);
         // The stream of the simulator's bottleneck: a law draws what it draws there.
         let queue = law.aqm().build(&site, seed, forebay_sim::LAW_STREAM)?;
@@ -264,7 +264,7 @@ impl Ours {
             flow: packet.handle.number,
         };
         rows.write(&row, bytes)?;
-        self.sending.push_back((sent.out, packet));
+        self.sending.push_back((sent.end, packet));
         Ok(())
     }
 

@@ -12,11 +12,7 @@ use super::{after, count, draw, next_poisson, small, Act, Action, Application, A
 
 pub struct OnOff {
     gap: Span,
-    on: Span,
-    on_shape: Option<f64>,
-    off: Span,
-    bursts: Option<f64>,
-    arrivals: Option<Arrivals>,
+    params: scenario::OnOff,
     /// When arrivals begin and end.
     window: (Time, Time),
     flows: Vec<Burst>,
@@ -44,11 +40,7 @@ impl OnOff {
         let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
         OnOff {
             gap: gap.max(Span::from_nanos(1)),
-            on: onoff.on,
-            on_shape: onoff.on_shape,
-            off: onoff.off,
-            bursts: onoff.bursts,
-            arrivals: onoff.arrivals,
+            params: onoff.clone(),
             window: (start, stop.unwrap_or(Time::NEVER)),
             flows: vec![Burst::default(); flows as usize],
             active: flows,
@@ -58,8 +50,8 @@ impl OnOff {
 
     /// Length of a burst: Pareto with the wanted mean, or exponential.
     fn burst_length(&mut self) -> Span {
-        let on = self.on.as_nanos_f64();
-        let length = match self.on_shape {
+        let on = self.params.on.as_nanos_f64();
+        let length = match self.params.on_shape {
             // x = scale·u^(−1/shape) has the mean scale·shape/(shape − 1).
             Some(shape) => {
                 let scale = on * (shape - 1.0) / shape;
@@ -72,7 +64,7 @@ impl OnOff {
 
     /// Number of bursts: geometric on 1, 2, … with the wanted mean.
     fn burst_count(&mut self) -> Option<u64> {
-        let mean = self.bursts?;
+        let mean = self.params.bursts?;
         let u = 1.0 - self.rng.uniform();
         // P(N > n) = (1 − 1/mean)^n; a mean of 1 gives ln 0, and so 1.
         Some(1 + whole_u64((u.ln() / (1.0 - 1.0 / mean).ln()).floor()))
@@ -113,7 +105,7 @@ impl OnOff {
 
 impl Application for OnOff {
     fn first(&mut self, flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
-        match self.arrivals {
+        match self.params.arrivals {
             None => Some(self.begin(flow, start)),
             Some(_) => {
                 self.flows[flow as usize].taken = false;
@@ -132,7 +124,7 @@ impl Application for OnOff {
             }
             // The last packet's time belongs to the burst, also where that is longer.
             let off_from = burst.end.max(done.at);
-            at = after(off_from, self.off, &mut self.rng);
+            at = after(off_from, self.params.off, &mut self.rng);
             let end = at + self.burst_length();
             let burst = &mut self.flows[flow as usize];
             burst.end = end;
@@ -149,7 +141,7 @@ impl Application for OnOff {
     }
 
     fn first_arrival(&mut self) -> Option<Time> {
-        let arrivals = self.arrivals?;
+        let arrivals = self.params.arrivals?;
         self.next_arrival(arrivals, self.window.0)
     }
 
@@ -159,6 +151,7 @@ impl Application for OnOff {
             .position(|flow| !flow.taken);
         let begins = free.map(|flow| (count(flow), self.begin(count(flow), now)));
         let next = self
+            .params
             .arrivals
             .and_then(|arrivals| self.next_arrival(arrivals, now));
         Arrival { begins, next }

@@ -3,16 +3,12 @@
 //! exponential time before the next page. The request, one small packet in ns-2, is not sent.
 
 use forebay_scenario as scenario;
-use forebay_units::{Bytes, Rng, Span, Time};
+use forebay_units::{Bytes, Rng, Time};
 
 use super::{after, packets, Act, Action, Application};
 
 pub struct Pages {
-    pages: Option<u32>,
-    page_gap: Span,
-    objects: u32,
-    object_gap: Span,
-    size: scenario::Pareto2,
+    params: scenario::Pages,
     payload_bytes: u64,
     sessions: Vec<Session>,
 }
@@ -37,11 +33,7 @@ impl Pages {
             rng: Rng::new(rng.next_u64(), "session"),
         };
         Pages {
-            pages: pages.pages,
-            page_gap: pages.page_gap,
-            objects: pages.objects,
-            object_gap: pages.object_gap,
-            size: pages.size,
+            params: pages.clone(),
             payload_bytes: payload.0,
             sessions: (0..sessions).map(session).collect(),
         }
@@ -53,14 +45,14 @@ impl Pages {
         if let Some(left) = &mut session.pages {
             *left = left.checked_sub(1)?;
         }
-        session.to_start = self.objects;
-        let at = after(now, self.page_gap, &mut session.rng);
+        session.to_start = self.params.objects;
+        let at = after(now, self.params.page_gap, &mut session.rng);
         self.object(flow, at, stop)
     }
 
     fn object(&mut self, flow: u32, at: Time, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
-        let packets = packets(self.size, self.payload_bytes, &mut session.rng);
+        let packets = packets(self.params.size, self.payload_bytes, &mut session.rng);
         stop.is_none_or(|stop| at < stop).then_some(Act {
             at,
             action: Action::Transfer(packets),
@@ -71,7 +63,7 @@ impl Pages {
 impl Application for Pages {
     /// A session starts with a wait, so that sessions do not start together.
     fn first(&mut self, flow: u32, start: Time, stop: Option<Time>) -> Option<Act> {
-        self.sessions[flow as usize].pages = self.pages;
+        self.sessions[flow as usize].pages = self.params.pages;
         self.page(flow, start, stop)
     }
 
@@ -82,7 +74,7 @@ impl Application for Pages {
         if session.to_start == 0 {
             return None;
         }
-        let at = after(done.at, self.object_gap, &mut session.rng);
+        let at = after(done.at, self.params.object_gap, &mut session.rng);
         self.object(flow, at, stop)
     }
 
@@ -100,6 +92,7 @@ impl Application for Pages {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
+    use forebay_units::Span;
 
     fn sessions(pages: Option<u32>, objects: u32) -> Pages {
         let tcp = scenario::Tcp {

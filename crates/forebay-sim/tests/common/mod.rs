@@ -5,13 +5,13 @@ mod texts;
 
 use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Watch};
-use forebay_trace::Trace;
+use forebay_trace::RunTrace;
 #[allow(unused_imports, reason = "not every test has all")]
 pub use texts::{ftp, one_bottleneck};
 
 /// A run of a scenario's first law at its first point, with seed 1.
 #[allow(dead_code, reason = "not every test has it")]
-pub fn simulate(text: &str, options: &Options) -> Trace {
+pub fn simulate(text: &str, options: &Options) -> RunTrace {
     let experiment = parse(text.as_bytes(), "test", options);
     let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
     let run = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());

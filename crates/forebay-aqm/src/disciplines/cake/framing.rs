@@ -1,9 +1,9 @@
-//! What a packet takes of a link that sends cells.
+//! The size of a packet on a link layer that sends cells or code words (`cake_calc_overhead`).
 
 use forebay_units::words;
 
 words! {
-    /// What a link layer makes of a packet.
+    /// The link layer's framing.
     pub enum Framing {
         None = "none",
         Atm = "atm",
@@ -12,6 +12,8 @@ words! {
 }
 
 impl Framing {
+    /// Returns the bytes on the wire for a packet of `bytes`: cells of 53 bytes that carry 48 (ATM), or
+    /// one more byte for each 64 begun (PTM).
     pub fn bytes(self, bytes: u32) -> u32 {
         match self {
             Framing::None => bytes,

@@ -1,11 +1,11 @@
-//! What has a queue of its own, and what shares the link.
+//! Isolation: what has a queue of its own, and between what the link is shared.
 
 use forebay_units::words;
 
 use crate::discipline::{mix, Packet};
 
 words! {
-    /// What has a queue, and what shares the link.
+    /// What has a queue of its own, and between what the link is shared first.
     pub enum Isolation {
         TripleIsolate = "triple-isolate",
         Flows = "flows",
@@ -19,7 +19,8 @@ words! {
 }
 
 impl Isolation {
-    /// Whether hosts share before their flows: on the side of sources, and of destinations.
+    /// Returns whether the link is shared between source hosts, and between destination hosts, before
+    /// it is shared between their flows.
     pub fn between_hosts(self) -> (bool, bool) {
         let source = matches!(self, Isolation::TripleIsolate | Isolation::DualSource);
         let destination = matches!(self, Isolation::TripleIsolate | Isolation::DualDestination);
@@ -27,21 +28,24 @@ impl Isolation {
     }
 }
 
-/// Numbers by which a packet finds its queue and its hosts.
-pub struct Places {
+/// Hashes that identify a packet's hosts and its queue.
+pub struct FlowKeys {
+    /// The hash of the source host.
     pub source: u64,
+    /// The hash of the destination host.
     pub destination: u64,
-    /// Of what has a queue.
+    /// The hash of whatever has a queue of its own: a flow, a host, a pair of hosts, or everything.
     pub tag: u64,
 }
 
 impl Isolation {
-    pub fn places<P: Packet>(self, packet: &P, salt: u64) -> Places {
+    /// Returns the hashes of a packet, perturbed by `salt`.
+    pub fn keys<P: Packet>(self, packet: &P, salt: u64) -> FlowKeys {
         let (source, destination) = packet.hosts();
-        // The two sides of one host are not the same.
+        // A host has different hashes as a source and as a destination.
         let source = mix(source ^ salt);
         let destination = mix(!destination ^ salt);
-        Places {
+        FlowKeys {
             source,
             destination,
             tag: match self {

@@ -1,4 +1,4 @@
-//! Which tin and which queue is served, and what the shaper is charged for it.
+//! The scheduler: it chooses the tin and the queue to serve, and charges the shaper for each packet.
 
 use forebay_units::{Span, Time};
 
@@ -6,18 +6,20 @@ use crate::discipline::{Dequeued, Packet, Sink};
 use crate::disciplines::cake::tin::Set;
 use crate::disciplines::cake::tins::class_of;
 use crate::disciplines::cake::Cake;
-use crate::law::Others;
+use crate::law::OtherQueues;
 
-pub enum Served<P> {
+/// The result of serving one queue of a tin.
+pub enum ServeResult<P> {
+    /// A packet leaves.
     Packet(Dequeued<P>),
-    /// The same tin goes on with its next queue.
+    /// The queue's turn has ended: the same tin continues with its next queue.
     TurnEnded,
-    /// The queue was empty: tins are looked at anew.
-    Nothing,
+    /// The queue was empty: a tin is chosen again.
+    Empty,
 }
 
 impl<P: Packet + Send> Cake<P> {
-    /// An arrival has made its queue busy.
+    /// Puts a queue that has received a packet into the round, if it is not in it already.
     pub fn join_round(&mut self, tin: usize, number: usize) {
         let isolation = self.params.isolation;
         let tin = &mut self.tins[tin];
@@ -42,15 +44,20 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
-    /// The queue has no bytes left in its turn: it has the next one as a bulk queue.
+    /// Ends the turn of a queue that has used up its deficit. A sparse queue that still holds packets
+    /// becomes a bulk queue.
     pub fn end_turn(&mut self, tin: usize, number: usize) {
         let isolation = self.params.isolation;
         let tin = &mut self.tins[tin];
         let queue = tin.queue(number);
-        let holds = queue.band.len_packets() > 0;
+        let holds_packets = queue.band.len_packets() > 0;
         if queue.set == Set::Sparse {
-            queue.set = if holds { Set::Bulk } else { Set::SparseWait };
-            if holds {
+            queue.set = if holds_packets {
+                Set::Bulk
+            } else {
+                Set::SparseWait
+            };
+            if holds_packets {
                 tin.sparse_queues -= 1;
                 tin.bulk_queues += 1;
                 tin.count_hosts(number, isolation, true);
@@ -63,8 +70,9 @@ impl<P: Packet + Send> Cake<P> {
         tin.old.push_back((number, stamp));
     }
 
-    /// With a shaper: the last tin that keeps to its share, else the one that will first. Without
-    /// one: tins by turns.
+    /// Returns the tin to serve. With a shaper, this is the last tin that is within its share of the
+    /// rate, else the tin that will be within it first; without a shaper, tins take turns by deficit
+    /// round robin.
     pub fn choose_tin(&mut self, now: Time) -> usize {
         if self.shaped {
             let (mut best, mut best_wait) = (0, Span::from_nanos(u64::MAX));
@@ -89,54 +97,55 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
-    /// The shaper and the tin's share are charged for a packet (`cake_advance_shaper`).
+    /// Charges a packet to the shaper and to the tin's share (`cake_advance_shaper`).
     pub fn charge(&mut self, tin: usize, bytes: u32, now: Time) {
         let tin = &mut self.tins[tin];
         tin.deficit -= i64::from(bytes);
         if !self.shaped {
             return;
         }
-        let (takes, left) = self.params.bandwidth.transmission(bytes, self.remainder);
-        (self.next_packet, self.remainder) = (self.next_packet + takes, left);
-        let (takes, _) = tin.rate.transmission(bytes, 0);
+        let (duration, remainder) = self.params.bandwidth.transmission(bytes, self.remainder);
+        (self.next_packet, self.remainder) = (self.next_packet + duration, remainder);
+        let (duration, _) = tin.rate.transmission(bytes, 0);
         if tin.next_packet < now {
-            tin.next_packet += takes;
-        } else if tin.next_packet < now + takes {
-            tin.next_packet = now + takes;
+            tin.next_packet += duration;
+        } else if tin.next_packet < now + duration {
+            tin.next_packet = now + duration;
         }
     }
 
-    /// The next packet of a tin; none where its queue has turned out empty.
+    /// Serves the next queue of a tin. `first` is true for the first queue that is looked at for this
+    /// departure.
     pub fn serve(
         &mut self,
         tin: usize,
         now: Time,
         first: bool,
         sink: &mut dyn Sink<P>,
-    ) -> Served<P> {
+    ) -> ServeResult<P> {
         let Some(number) = self.tins[tin].pop_next(first) else {
-            return Served::Nothing;
+            return ServeResult::Empty;
         };
         let isolation = self.params.isolation;
         if self.tins[tin].queue(number).deficit <= 0 {
             self.end_turn(tin, number);
-            return Served::TurnEnded;
+            return ServeResult::TurnEnded;
         }
-        let all = self.bytes;
+        let total_bytes = self.bytes;
         let class = class_of(tin);
         let queue = self.tins[tin].queue(number);
         let before = (queue.band.len_packets(), queue.band.len_bytes());
-        queue.band.set_others(Others {
-            bytes: all - before.1,
+        queue.band.set_other_queues(OtherQueues {
+            bytes: total_bytes - before.1,
             head_since: None,
         });
-        let taken = queue.band.take(now, class, sink);
+        let departure = queue.band.take(now, class, sink);
         let timeout = queue.band.poll_timeout();
         self.recount(tin, number, before);
         self.bands.note_timeout(timeout);
-        let Some(departure) = taken else {
+        let Some(departure) = departure else {
             self.tins[tin].retire(number, now, isolation);
-            return Served::Nothing;
+            return ServeResult::Empty;
         };
         let bytes = self.wire_bytes(&departure.packet);
         let queue = self.tins[tin].queue(number);
@@ -148,6 +157,6 @@ impl<P: Packet + Send> Cake<P> {
         };
         list.push_front(entry);
         self.charge(tin, bytes, now);
-        Served::Packet(Dequeued::Packet(departure))
+        ServeResult::Packet(Dequeued::Packet(departure))
     }
 }

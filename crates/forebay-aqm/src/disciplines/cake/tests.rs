@@ -1,4 +1,4 @@
-//! CAKE against what its shaper, tins and fairness must give.
+//! Tests of CAKE's shaper, tins, fairness and ACK filter.
 
 use forebay_units::{Params, Span};
 
@@ -67,18 +67,18 @@ fn sent(flow: u64, source: u64, dscp: u8) -> Sent {
     }
 }
 
-/// What leaves a link of any speed in a second, where each of these is sent again as it
-/// leaves, four times in the queue.
+/// Returns the packets that leave in a second on a link of unlimited speed. The queue holds four copies
+/// of each of `kinds`, and every packet that leaves is enqueued again.
 fn second(queue: &mut dyn Discipline<Sent>, kinds: &[Sent]) -> Vec<Sent> {
     let (mut now, mut sink) = (Time::ZERO, Count(0));
     for packet in [kinds; 4].concat() {
         queue.enqueue(now, packet, &mut sink);
     }
-    let mut left = Vec::new();
+    let mut departures = Vec::new();
     loop {
         match queue.dequeue(now, &mut sink) {
             Dequeued::Packet(departure) => {
-                left.push(departure.packet);
+                departures.push(departure.packet);
                 queue.enqueue(now, departure.packet, &mut sink);
             }
             Dequeued::Wait(until) => now = until,
@@ -86,11 +86,12 @@ fn second(queue: &mut dyn Discipline<Sent>, kinds: &[Sent]) -> Vec<Sent> {
         }
         if now >= Time::ZERO + Span::from_secs(1) {
             assert_eq!(sink.0, 0);
-            return left;
+            return departures;
         }
     }
 }
 
+/// Returns the defaults with a shaper.
 fn at(bandwidth: Rate) -> CakeParams {
     CakeParams {
         bandwidth,
@@ -98,14 +99,16 @@ fn at(bandwidth: Rate) -> CakeParams {
     }
 }
 
-fn share_of(left: &[Sent], is: impl Fn(&Sent) -> bool) -> f64 {
-    left.iter().filter(|packet| is(packet)).count() as f64 / left.len() as f64
+/// Returns the fraction of packets for which `predicate` holds.
+fn share_of(packets: &[Sent], predicate: impl Fn(&Sent) -> bool) -> f64 {
+    let count = packets.iter().filter(|packet| predicate(packet)).count();
+    count as f64 / packets.len() as f64
 }
 
 #[test]
-fn it_shapes_to_its_rate_with_the_framing_counted() {
+fn the_shaper_counts_overhead_and_framing() {
     let plain = at(Rate::from_bps(8_000_000));
-    // 1000 bytes and 44 of overhead are 22 cells of 53 bytes, or 17 more bytes.
+    // 1000 bytes and 44 of overhead are 22 ATM cells of 53 bytes; PTM adds 17 bytes.
     let framed = |framing| CakeParams {
         overhead: Bytes(44),
         framing,
@@ -127,8 +130,11 @@ fn it_shapes_to_its_rate_with_the_framing_counted() {
         (least, small, 64.0),
     ] {
         let mut queue = queue(&params, 100);
-        let left = second(&mut *queue, &[packet]).len() as f64;
-        assert!((left - 1e6 / wire_bytes).abs() <= 1.0, "{params:?}: {left}");
+        let packets = second(&mut *queue, &[packet]).len() as f64;
+        assert!(
+            (packets - 1e6 / wire_bytes).abs() <= 1.0,
+            "{params:?}: {packets}"
+        );
     }
 }
 
@@ -143,14 +149,14 @@ fn hosts_share_before_their_flows() {
             isolation,
             ..at(Rate::from_bps(80_000_000))
         };
-        let left = second(&mut *queue(&params, 100), &kinds);
-        share_of(&left, |packet| packet.source == 1)
+        let packets = second(&mut *queue(&params, 100), &kinds);
+        share_of(&packets, |packet| packet.source == 1)
     };
     for (isolation, share) in [
         (Isolation::DualSource, 0.5),
         (Isolation::SourceHost, 0.5),
         (Isolation::Flows, 0.1),
-        // They all go to one host.
+        // All packets have the same destination.
         (Isolation::DualDestination, 0.1),
     ] {
         let got = of_first(isolation);
@@ -159,19 +165,19 @@ fn hosts_share_before_their_flows() {
 }
 
 #[test]
-fn a_tin_keeps_its_share_against_those_before_it() {
+fn a_tin_gets_its_share_of_the_rate() {
     let share = |tins, dscp| {
         let params = CakeParams {
             tins,
             ..at(Rate::from_bps(80_000_000))
         };
-        let left = second(
+        let packets = second(
             &mut *queue(&params, 100),
             &[sent(0, 0, 0), sent(1, 1, dscp)],
         );
-        share_of(&left, |packet| packet.dscp == dscp)
+        share_of(&packets, |packet| packet.dscp == dscp)
     };
-    // Background, video and voice beside best effort; EF has no tin of its own in the last.
+    // Background, video and voice compete with best effort; in the last case EF has no tin of its own.
     for (tins, dscp, want) in [
         (Tins::Diffserv3, 8, 1.0 / 16.0),
         (Tins::Diffserv3, 46, 0.25),
@@ -196,34 +202,34 @@ fn without_a_shaper_tins_take_turns() {
         .filter_map(|_| queue.dequeue(Time::ZERO, &mut sink).packet())
         .filter(|departure| departure.class == 2)
         .count();
-    // 256 of 1024 and 256.
+    // The turns of the two tins have 256 and 1024 bytes.
     assert!((380..=420).contains(&voice), "{voice}");
 }
 
 #[test]
-fn a_turn_without_a_shaper_is_that_of_one_with_the_rate_of_the_link() {
+fn without_a_shaper_the_quantum_follows_from_the_rate_of_the_link() {
     let order = |rate_bps: u64| -> Vec<u64> {
         let (mut queue, mut sink) = (queue(&CakeParams::defaults(), 100), Count(0));
         queue.set_rate(Rate::from_bps(rate_bps));
         for flow in [0, 0, 1, 1] {
             queue.enqueue(Time::ZERO, sent(flow, flow, 0), &mut sink);
         }
-        let left = (0..4).filter_map(|_| queue.dequeue(Time::ZERO, &mut sink).packet());
-        left.map(|departure| departure.packet.flow).collect()
+        let departures = (0..4).filter_map(|_| queue.dequeue(Time::ZERO, &mut sink).packet());
+        departures.map(|departure| departure.packet.flow).collect()
     };
-    // 457 bytes at 15 Mbit/s, and 1514 from 50 Mbit/s on, which is two packets.
+    // The quantum is 457 bytes at 15 Mbit/s, and 1514, for two packets, from 50 Mbit/s on.
     assert_eq!(order(15_000_000), [0, 1, 0, 1]);
     assert_eq!(order(100_000_000), [0, 0, 1, 1]);
-    let (mut built, mut sink) = (queue(&CakeParams::defaults(), 100), Count(0));
+    let (mut queue, mut sink) = (queue(&CakeParams::defaults(), 100), Count(0));
     for flow in [0, 0, 1] {
-        built.enqueue(Time::ZERO, sent(flow, flow, 0), &mut sink);
+        queue.enqueue(Time::ZERO, sent(flow, flow, 0), &mut sink);
     }
-    let left = (0..2).filter_map(|_| built.dequeue(Time::ZERO, &mut sink).packet());
-    assert!(left.map(|departure| departure.packet.flow).eq([0, 1]));
+    let departures = (0..2).filter_map(|_| queue.dequeue(Time::ZERO, &mut sink).packet());
+    assert!(departures.map(|departure| departure.packet.flow).eq([0, 1]));
 }
 
 #[test]
-fn no_flow_shares_a_queue_while_its_set_has_room() {
+fn no_flow_shares_a_queue_while_its_set_has_a_free_one() {
     let params = CakeParams {
         isolation: Isolation::Flows,
         ..at(Rate::from_bps(80_000_000))
@@ -242,7 +248,7 @@ fn no_flow_shares_a_queue_while_its_set_has_room() {
 }
 
 #[test]
-fn a_full_buffer_costs_the_longest_queue_its_head() {
+fn a_full_buffer_drops_from_the_head_of_the_longest_queue() {
     let (mut queue, mut sink) = (queue(&CakeParams::defaults(), 10), Count(0));
     for _ in 0..10 {
         queue.enqueue(Time::ZERO, sent(1, 1, 0), &mut sink);
@@ -256,8 +262,9 @@ fn a_full_buffer_costs_the_longest_queue_its_head() {
     assert_eq!(of_second, 1);
 }
 
-/// The ACKs that leave of these: flow, number, sacks, ECN's flags.
-fn left_of(filter: AckFilter, acks: &[(u64, u32, bool, u8)]) -> Vec<(u64, u32)> {
+/// Returns the flow and number of the ACKs that pass the filter. Each ACK has a flow, a number, whether
+/// it has SACK blocks, and ECN flags.
+fn filtered(filter: AckFilter, acks: &[(u64, u32, bool, u8)]) -> Vec<(u64, u32)> {
     let params = CakeParams {
         ack_filter: filter,
         isolation: Isolation::Blind,
@@ -278,12 +285,19 @@ fn left_of(filter: AckFilter, acks: &[(u64, u32, bool, u8)]) -> Vec<(u64, u32)> 
         };
         queue.enqueue(Time::ZERO, packet, &mut sink);
     }
-    let left = queue.len_packets();
-    assert_eq!(left + sink.0, acks.len() as u32);
-    assert_eq!(queue.len_bytes(), 40 * u64::from(left));
-    let leave = (0..left).map(|_| queue.dequeue(Time::ZERO, &mut sink).packet().unwrap());
-    let leave = leave.map(|it| (it.packet.flow, it.packet.ack.unwrap().number));
-    leave.collect()
+    let count = queue.len_packets();
+    assert_eq!(count + sink.0, acks.len() as u32);
+    assert_eq!(queue.len_bytes(), 40 * u64::from(count));
+    let packets = (0..count).map(|_| {
+        queue
+            .dequeue(Time::ZERO, &mut sink)
+            .packet()
+            .unwrap()
+            .packet
+    });
+    packets
+        .map(|packet| (packet.flow, packet.ack.unwrap().number))
+        .collect()
 }
 
 #[test]
@@ -293,42 +307,43 @@ fn acks_that_later_ones_cover_are_dropped() {
             .iter()
             .map(|number| (1, *number, false, 0))
             .collect();
-        let left = left_of(filter, &acks);
-        left.into_iter()
+        let passed = filtered(filter, &acks);
+        passed
+            .into_iter()
             .map(|(_, number)| number)
             .collect::<Vec<_>>()
     };
     assert_eq!(run(AckFilter::Off, &[1, 2, 3, 4]), [1, 2, 3, 4]);
-    // Two stay before the newest one comes to an end; the aggressive filter leaves it alone.
+    // The filter keeps one redundant ACK and the newest; the aggressive filter only the newest.
     assert_eq!(run(AckFilter::Filter, &[1, 2, 3, 4, 5]), [4, 5]);
     assert_eq!(run(AckFilter::Aggressive, &[1, 2, 3, 4, 5]), [5]);
-    // Duplicates tell of loss, an older one says nothing of a newer; numbers wrap.
+    // Duplicate ACKs report loss and stay; an older ACK covers no newer one; numbers wrap.
     assert_eq!(run(AckFilter::Aggressive, &[7, 7, 7]), [7, 7, 7]);
     assert_eq!(run(AckFilter::Aggressive, &[7, 5]), [7, 5]);
     assert_eq!(run(AckFilter::Aggressive, &[u32::MAX, 2]), [2]);
 }
 
 #[test]
-fn acks_with_news_stay() {
-    let aggressive = |acks: &[(u64, u32, bool, u8)]| left_of(AckFilter::Aggressive, acks);
-    // Of other flows, with SACK blocks, and before a change of ECN's flags.
+fn acks_with_further_information_stay() {
+    let aggressive = |acks: &[(u64, u32, bool, u8)]| filtered(AckFilter::Aggressive, acks);
+    // ACKs of other flows, with SACK blocks, and before a change of the ECN flags.
     assert_eq!(aggressive(&[(1, 1, false, 0), (2, 9, false, 0)]).len(), 2);
     assert_eq!(aggressive(&[(1, 1, true, 0), (1, 2, false, 0)]).len(), 2);
     assert_eq!(aggressive(&[(1, 1, false, 1), (1, 2, false, 0)]).len(), 2);
-    // Blocks say more than the same number without.
+    // An ACK with SACK blocks covers one with the same number and none.
     assert_eq!(aggressive(&[(1, 1, false, 0), (1, 1, true, 0)]), [(1, 1)]);
-    // The filter of the first kind leaves the last but one of each flow.
+    // The normal filter keeps the last but one ACK of each flow.
     let acks = [
         (1, 1, false, 0),
         (2, 1, false, 0),
         (1, 2, false, 0),
         (1, 3, false, 0),
     ];
-    assert_eq!(left_of(AckFilter::Filter, &acks), [(2, 1), (1, 2), (1, 3)]);
+    assert_eq!(filtered(AckFilter::Filter, &acks), [(2, 1), (1, 2), (1, 3)]);
 }
 
 #[test]
-fn a_washed_packet_has_chosen_its_tin() {
+fn a_packet_is_washed_after_its_tin_is_chosen() {
     let params = CakeParams {
         wash: true,
         ..CakeParams::defaults()

@@ -1,4 +1,4 @@
-//! A tin: its queues, the hosts that they are counted for, and the lists in which they take turns.
+//! A tin: its queues, the hosts to which they belong, and the lists in which queues take turns.
 
 use std::collections::VecDeque;
 
@@ -9,79 +9,102 @@ use crate::discipline::Packet;
 use crate::disciplines::cake::isolation::Isolation;
 use crate::disciplines::cake::tins::Share;
 
-/// Number of queues of a tin.
+/// The number of queues of a tin.
 pub const QUEUES: usize = 1024;
-/// Number of queues among which a flow finds its own.
+/// The associativity of the hash: a flow may use any of this many neighbouring queues.
 const WAYS: usize = 8;
 
-/// Where a flow or a host is looked for first.
+/// Returns the index at which a flow or a host is looked for first.
 fn direct(tag: u64) -> usize {
     usize::try_from(tag % QUEUES as u64).expect("less than QUEUES")
 }
 
-/// Where a queue stands in the round.
+/// The state of a queue in the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
+    /// The queue is empty and in no list.
     Resting,
+    /// The queue is in its first turn.
     Sparse,
-    /// In the round of bulk queues for its deficit's sake, empty, and counted as sparse.
+    /// The queue was sparse and has become empty. It is in the list of bulk queues until its deficit
+    /// is made up, and still counts as sparse.
     SparseWait,
+    /// The queue takes turns with other bulk queues.
     Bulk,
-    /// Empty, with a law that has something left to decay.
+    /// The queue is empty, and the state of its law still decays.
     Decaying,
 }
 
-pub struct Queue<P> {
+/// A flow's queue in a tin.
+pub struct FlowQueue<P> {
+    /// The packets and their law.
     pub band: Band<P>,
-    /// Bytes that it may still send in this turn.
+    /// The bytes that the queue may still send in this turn.
     pub deficit: i64,
+    /// The queue's state in the round.
     pub set: Set,
-    /// Its entries in lists with another stamp are void.
+    /// The stamp of the queue's valid list entry: entries with another stamp are void.
     pub stamp: u32,
-    /// Where its hosts are counted.
+    /// The index of the queue's source in [`Tin::sources`].
     pub source: usize,
+    /// The index of the queue's destination in [`Tin::destinations`].
     pub destination: usize,
-    /// Its place in [`Tin::open`].
+    /// The index of the queue in [`Tin::open`].
     pub opened: usize,
 }
 
-/// A host on one side.
+/// A source or a destination host.
 #[derive(Clone, Copy, Default)]
 pub struct Host {
     tag: u64,
+    /// The number of the host's bulk queues.
     pub bulk_queues: u16,
 }
 
-/// Numbers of queues, with the stamps that they had.
+/// Queue numbers, each with the stamp that the queue had when it joined the list.
 pub type List = VecDeque<(usize, u32)>;
 
+/// A tin of CAKE.
 pub struct Tin<P> {
+    /// The tin's share of the shaper's rate; zero without a shaper.
     pub rate: Rate,
-    pub queues: Vec<Option<Box<Queue<P>>>>,
-    /// Queues that have been used.
+    /// The queues, which are built when a flow first needs them.
+    pub queues: Vec<Option<Box<FlowQueue<P>>>>,
+    /// The numbers of the queues that have been built.
     pub open: Vec<usize>,
-    /// The flow for which a queue is kept.
+    /// The hash of the flow to which each queue is assigned.
     pub tags: Vec<u64>,
+    /// The source hosts.
     pub sources: Vec<Host>,
+    /// The destination hosts.
     pub destinations: Vec<Host>,
+    /// Queues in their first turn, which go first.
     pub new: List,
+    /// Queues in later turns.
     pub old: List,
+    /// Empty queues whose law's state decays.
     pub decaying: List,
+    /// The number of sparse queues.
     pub sparse_queues: u32,
+    /// The number of bulk queues.
     pub bulk_queues: u32,
-    /// Bytes of a queue's turn, for a host with one.
+    /// The bytes of a queue's turn if its hosts have no other queue.
     pub quantum: u32,
+    /// The packets in the tin.
     pub packets: u32,
+    /// The bytes in the tin.
     pub bytes: u64,
-    /// When its share of the rate lets it go before others.
+    /// When the tin is within its share of the rate again, and has priority over the others.
     pub next_packet: Time,
-    /// Without a shaper: bytes of its turns, and what is left of this one.
+    /// The bytes of the tin's turn, without a shaper.
     pub turn: i64,
+    /// The bytes that remain of the current turn, without a shaper.
     pub deficit: i64,
 }
 
 impl<P: Packet> Tin<P> {
-    /// `bandwidth` is that of its own shaper, or none; packets leave at the rate `paced`.
+    /// Creates an empty tin. `bandwidth` is that of CAKE's shaper, zero without one; packets leave at
+    /// the rate `paced`.
     pub fn new(share: &Share, bandwidth: Rate, paced: Rate) -> Tin<P> {
         Tin {
             rate: match bandwidth.as_bps() {
@@ -107,29 +130,35 @@ impl<P: Packet> Tin<P> {
         }
     }
 
+    /// Returns the state of a queue in the round.
     pub fn set_of(&self, number: usize) -> Set {
         self.queues[number]
             .as_ref()
             .map_or(Set::Resting, |queue| queue.set)
     }
 
-    pub fn queue(&mut self, number: usize) -> &mut Queue<P> {
+    /// Returns a queue.
+    ///
+    /// # Panics
+    /// If the queue has not been built.
+    pub fn queue(&mut self, number: usize) -> &mut FlowQueue<P> {
         self.queues[number]
             .as_mut()
             .expect("a queue in a list exists")
     }
 
-    /// The queue for a flow: one that is kept for it, else a free one of its set, else one that it
-    /// shares (`cake_hash`).
+    /// Returns the number of the queue for a flow: the queue that is assigned to it, else a free
+    /// queue among its [`WAYS`], else a queue that it shares with another flow (`cake_hash`).
     pub fn place(&self, tag: u64) -> usize {
         let direct = direct(tag);
         let ways = || (0..WAYS).map(|way| direct - direct % WAYS + (direct + way) % WAYS);
-        let kept = ways().find(|&it| self.tags[it] == tag && self.queues[it].is_some());
-        kept.or_else(|| ways().find(|&it| self.set_of(it) == Set::Resting))
+        let assigned = ways().find(|&i| self.tags[i] == tag && self.queues[i].is_some());
+        assigned
+            .or_else(|| ways().find(|&i| self.set_of(i) == Set::Resting))
             .unwrap_or(direct)
     }
 
-    /// A queue becomes, or ceases to be, one of the bulk queues of its hosts.
+    /// Counts a queue as one of the bulk queues of its hosts if `joins`, and no longer otherwise.
     pub fn count_hosts(&mut self, number: usize, isolation: Isolation, joins: bool) {
         let queue = self.queue(number);
         let (source, destination) = (queue.source, queue.destination);
@@ -148,7 +177,8 @@ impl<P: Packet> Tin<P> {
         }
     }
 
-    /// Bytes of a turn: less where a host has many queues, rounded by a draw.
+    /// Returns the bytes of a queue's turn: the quantum over the number of bulk queues of its busier
+    /// host, rounded up or down at random (`cake_get_flow_quantum`).
     pub fn turn_of(&mut self, number: usize, isolation: Isolation, rng: &mut Rng) -> i64 {
         let queue = self.queue(number);
         let (source, destination) = (queue.source, queue.destination);
@@ -165,30 +195,34 @@ impl<P: Packet> Tin<P> {
         bytes.cast_signed()
     }
 
-    /// Where a host is counted: where it was, else where no host has bulk queues.
+    /// Returns the index of a host: the one that it has, else one whose host has no bulk queues.
     pub fn host(hosts: &mut [Host], tag: u64) -> usize {
         let direct = direct(tag);
         let ways = || (0..WAYS).map(|way| direct - direct % WAYS + (direct + way) % WAYS);
-        let found = ways()
-            .find(|&it| hosts[it].tag == tag)
-            .or_else(|| ways().find(|&it| hosts[it].bulk_queues == 0))
+        let index = ways()
+            .find(|&i| hosts[i].tag == tag)
+            .or_else(|| ways().find(|&i| hosts[i].bulk_queues == 0))
             .unwrap_or(direct);
-        hosts[found].tag = tag;
-        found
+        hosts[index].tag = tag;
+        index
     }
 
-    /// Entries of the list whose queue has moved on leave its head.
-    pub fn head(list: &mut List, queues: &[Option<Box<Queue<P>>>]) -> Option<usize> {
+    /// Returns the number of the first queue in the list, after removing void entries before it.
+    pub fn head(list: &mut List, queues: &[Option<Box<FlowQueue<P>>>]) -> Option<usize> {
         loop {
             let &(number, stamp) = list.front()?;
-            if queues[number].as_ref().is_some_and(|it| it.stamp == stamp) {
+            if queues[number]
+                .as_ref()
+                .is_some_and(|queue| queue.stamp == stamp)
+            {
                 return Some(number);
             }
             list.pop_front();
         }
     }
 
-    /// The queue to serve, out of its list. Those that decay come once in a departure.
+    /// Removes the queue to serve next from its list. A decaying queue is visited at most once for
+    /// each departure, as the `first` queue.
     pub fn pop_next(&mut self, first: bool) -> Option<usize> {
         let queues = &self.queues;
         let mut lists = [&mut self.new, &mut self.old, &mut self.decaying];
@@ -204,19 +238,24 @@ impl<P: Packet> Tin<P> {
         None
     }
 
+    /// Returns true if the tin has sparse or bulk queues.
     pub fn busy(&self) -> bool {
         self.sparse_queues + self.bulk_queues > 0
     }
 
-    /// The queue is empty: it leaves the round (`cake_dequeue`).
+    /// Takes an empty queue out of the round (`cake_dequeue`).
     pub fn retire(&mut self, number: usize, now: Time, isolation: Isolation) {
         let queue = self.queue(number);
-        let was = queue.set;
+        let previous = queue.set;
         queue.band.idle(now);
-        let rests = queue.band.rests(now);
-        queue.set = if rests { Set::Resting } else { Set::Decaying };
+        let is_quiescent = queue.band.is_quiescent(now);
+        queue.set = if is_quiescent {
+            Set::Resting
+        } else {
+            Set::Decaying
+        };
         let stamp = queue.stamp;
-        match was {
+        match previous {
             Set::Bulk => {
                 self.bulk_queues -= 1;
                 self.count_hosts(number, isolation, false);
@@ -224,7 +263,7 @@ impl<P: Packet> Tin<P> {
             Set::Sparse | Set::SparseWait => self.sparse_queues -= 1,
             Set::Resting | Set::Decaying => {}
         }
-        if !rests {
+        if !is_quiescent {
             self.decaying.push_back((number, stamp));
         }
     }

@@ -1,9 +1,9 @@
-//! Which tin a packet goes to by its DSCP, and what share of the link a tin has.
+//! The mapping of DSCPs to tins, and each tin's share of the link.
 
 use forebay_units::{words, Rate};
 
 words! {
-    /// How packets go to tins by their DSCP.
+    /// The mapping of DSCPs to tins.
     pub enum Tins {
         Diffserv3 = "diffserv3",
         BestEffort = "besteffort",
@@ -12,29 +12,33 @@ words! {
     }
 }
 
-/// Parts of the rate that a tin may take before others, and of the link in turns without a shaper.
+/// A tin's share of the link.
 pub struct Share {
+    /// Numerator of the fraction of the rate within which the tin has priority over the others.
     pub numerator: u64,
+    /// Denominator of that fraction.
     pub denominator: u64,
+    /// The bytes of the tin's turn, without a shaper.
     pub quantum: i64,
 }
 
 impl Share {
-    /// Returns this share of a rate. `cake_set_rate` has none below 64 bytes a second.
+    /// Returns this share of a rate: at least 64 bytes per second (`cake_set_rate`).
     pub fn of(&self, rate: Rate) -> Rate {
         let part = u128::from(rate.as_bps()) * u128::from(self.numerator);
         let bps = u64::try_from(part / u128::from(self.denominator)).unwrap_or(u64::MAX);
         Rate::from_bps(bps.max(512))
     }
 
-    /// Bytes of a queue's turn where the tins share this rate: a 4096th of those of a second
-    /// (`cake_set_rate`).
+    /// Returns the bytes of a queue's turn when the tins share this rate: those of 1/4096 second,
+    /// between 300 and 1514 (`cake_set_rate`).
     pub fn quantum_of(&self, rate: Rate) -> u32 {
         let bytes = self.of(rate).as_bps() / 8 / 4096;
-        u32::try_from(bytes).map_or(1514, |it| it.clamp(300, 1514))
+        u32::try_from(bytes).map_or(1514, |bytes| bytes.clamp(300, 1514))
     }
 }
 
+/// Returns the share numerator/denominator with this quantum.
 const fn share(numerator: u64, denominator: u64, quantum: i64) -> Share {
     Share {
         numerator,
@@ -43,15 +47,19 @@ const fn share(numerator: u64, denominator: u64, quantum: i64) -> Share {
     }
 }
 
+/// The tins of `besteffort` (`cake_config_besteffort`).
 const BEST_EFFORT: [Share; 1] = [share(1, 1, 65535)];
+/// The tins of `diffserv3` (`cake_config_diffserv3`).
 const DIFFSERV3: [Share; 3] = [share(1, 1, 1024), share(1, 16, 64), share(1, 4, 256)];
+/// The tins of `diffserv4` (`cake_config_diffserv4`).
 const DIFFSERV4: [Share; 4] = [
     share(1, 1, 1024),
     share(1, 16, 64),
     share(1, 2, 512),
     share(1, 4, 256),
 ];
-/// Each has 7/8 of the one before, rounded down.
+/// The tins of `precedence` (`cake_config_precedence`): each has 7/8 of the quantum of the one before,
+/// rounded down.
 const PRECEDENCE: [Share; 8] = [
     share(1, 1, 256),
     share(7, 8, 224),
@@ -64,6 +72,7 @@ const PRECEDENCE: [Share; 8] = [
 ];
 
 impl Tins {
+    /// Returns the shares of all tins.
     pub fn shares(self) -> &'static [Share] {
         match self {
             Tins::BestEffort => &BEST_EFFORT,
@@ -73,7 +82,7 @@ impl Tins {
         }
     }
 
-    /// What tins are called as classes; one alone is none.
+    /// Returns the names of the tins as classes; empty if there is only one tin.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Tins::BestEffort => &[],
@@ -92,7 +101,7 @@ impl Tins {
         }
     }
 
-    /// The tin of a code point: 0 is best effort, 1 background; video and voice follow.
+    /// Returns the tin of a code point: 0 is best effort, 1 background, then video and voice.
     pub fn of(self, dscp: u8) -> usize {
         match (self, dscp) {
             (Tins::BestEffort, _) => 0,
@@ -101,16 +110,16 @@ impl Tins {
             (_, 1 | 8) => 1,
             // VA, EF, CS6 and CS7.
             (Tins::Diffserv3, 4 | 44 | 46 | 48 | 56) => 2,
-            // CS4 and CS5 besides.
+            // In addition CS4 and CS5.
             (Tins::Diffserv4, 32 | 40 | 44 | 46 | 48 | 56) => 3,
-            // The low delay of RFC 1349, CS2, CS3, and AF2x to AF4x.
+            // "Low delay" of RFC 1349, CS2, CS3, and AF2x to AF4x.
             (Tins::Diffserv4, 4 | 16 | 18 | 20 | 22 | 24 | 26 | 28 | 30 | 34 | 36 | 38) => 2,
             _ => 0,
         }
     }
 }
 
-/// A tin as the class of a departure.
+/// Returns the class of departures from a tin.
 pub fn class_of(tin: usize) -> u8 {
     u8::try_from(tin).unwrap_or(u8::MAX)
 }

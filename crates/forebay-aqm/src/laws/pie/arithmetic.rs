@@ -1,14 +1,17 @@
-//! Linux's whole numbers of PIE: probabilities of 56 bits, and ticks of 64 ns.
+//! The integer arithmetic of PIE in Linux: probabilities of 56 bits, and ticks of 64 ns.
 
 use forebay_units::cast::whole_u64;
 use forebay_units::{Span, Time};
 
-/// Probabilities are whole numbers up to this, as in Linux.
+/// The probability 1 as an integer (`MAX_PROB`).
 pub const MAX_PROB: u64 = u64::MAX >> 8;
-/// Times are of this many nanoseconds as powers of two, as in Linux.
+/// The binary logarithm of the nanoseconds in a tick (`PSCHED_SHIFT`).
 pub const TICK_SHIFT: u32 = 6;
+/// Ticks per second.
 pub const TICKS_PER_S: u64 = 1_000_000_000 >> TICK_SHIFT;
-/// By what power of two the gains fall at this probability (RFC 8033 section 4.2).
+
+/// Returns the number of bits by which the gains are shifted right at this probability (RFC 8033
+/// section 4.2).
 pub fn gain_shift(prob: u64) -> u32 {
     if prob >= MAX_PROB / 10 {
         return 0;
@@ -21,22 +24,25 @@ pub fn gain_shift(prob: u64) -> u32 {
     shift
 }
 
+/// Returns a probability as an integer.
 pub fn prob_of(p: f64) -> u64 {
     whole_u64(p * MAX_PROB as f64).min(MAX_PROB)
 }
 
+/// Returns a duration in ticks.
 pub fn ticks(span: Span) -> u64 {
     span.as_nanos() >> TICK_SHIFT
 }
 
+/// Returns a time in ticks.
 pub fn clock(time: Time) -> u64 {
     time.as_nanos() >> TICK_SHIFT
 }
 
-/// Ranges of the probability in which the gains are the same.
+/// The number of ranges of the probability within which the gains are constant.
 pub const GAIN_RANGES: usize = 7;
 
-/// The least and the greatest probability with the same gains as this one.
+/// Returns the lowest and the highest probability with the same gains as this one.
 pub fn range_of(prob: u64) -> (u64, u64) {
     let shift = gain_shift(prob);
     let mut bounds = (1..=6).rev().map(|digits| MAX_PROB / 10u64.pow(digits));

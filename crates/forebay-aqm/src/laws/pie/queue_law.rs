@@ -12,9 +12,10 @@ use super::params::{Estimator, PieParams};
 use crate::clock::{self as law_clock, State, Ticking};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Target, Verdict};
 
-/// Bytes that must be waiting, and leave, for a sample of the departure rate.
+/// The bytes that must be queued at the start of a sample of the departure rate, and that leave during
+/// it (`QUEUE_THRESHOLD`).
 pub const RATE_THRESHOLD: u64 = 16384;
-/// Weight of a sample of the departure rate (RFC 8033 appendix B): 2^14/2^16.
+/// The weight of a sample of the departure rate (RFC 8033 appendix B): 2^14/2^16.
 pub const RATE_WEIGHT: f64 = 0.25;
 
 #[cfg(test)]
@@ -25,8 +26,9 @@ pub struct Pie {
     params: PieParams,
     target: Target,
     // Times from here on are in ticks.
-    /// Gains of a probability of [`MAX_PROB`], per tick.
+    /// The gain on the distance from the target, in units of a probability of [`MAX_PROB`] per tick.
     alpha: u64,
+    /// The gain on the change of the delay, in the same unit.
     beta: u64,
     high_delay: u64,
     max_burst: u64,
@@ -35,24 +37,29 @@ pub struct Pie {
     usual_packet: u64,
     mark_up_to: u64,
     next: Time,
+    /// The probability, which may exceed [`MAX_PROB`].
     prob: u64,
-    /// What the probabilities of packets since the last signal add up to.
+    /// The sum of the probabilities of the packets since the last signal (`accu_prob`).
     sum: u64,
+    /// The estimated delay (`qdelay`).
     delay: u64,
+    /// The delay at the last change (`qdelay_old`).
     delay_1: u64,
+    /// The remaining burst allowance (`burst_time`).
     burst: u64,
-    /// The last departure, or the start of the sample of the departure rate.
+    /// The time of the last departure, or of the start of the departure-rate sample (`dq_tstamp`).
     since: Option<u64>,
-    /// Bytes that have left since then.
-    left: Option<u64>,
-    /// Departure rate in bytes per tick, times 256 for Linux; 0 before the first sample.
+    /// The bytes that have departed since then; `None` if no sample is in progress (`dq_count`).
+    departed: Option<u64>,
+    /// The departure rate in bytes per tick, times 256 for Linux; 0 before the first sample
+    /// (`avg_dq_rate`).
     rate: f64,
 }
 
 impl Pie {
-    /// Returns the law at its start.
+    /// Returns the law in its initial state.
     pub fn new(params: &PieParams, site: &Site) -> Pie {
-        // Linux takes sixteenths from user space.
+        // Linux receives gains in sixteenths from user space.
         let gain = |per_s: f64| whole_u64(per_s * 16.0 * (MAX_PROB / TICKS_PER_S) as f64) >> 4;
         let usual = site.packet.0;
         Pie {
@@ -78,18 +85,18 @@ impl Pie {
             delay_1: 0,
             burst: ticks(params.max_burst),
             since: None,
-            left: None,
+            departed: None,
             rate: 0.0,
             params: params.clone(),
         }
     }
 
-    /// What is tossed for: any draw is below a probability that has grown above 1.
+    /// Returns the probability of a signal: 1 if `prob` has grown above it.
     fn probability(&self) -> f64 {
         self.prob.min(MAX_PROB) as f64 / MAX_PROB as f64
     }
 
-    /// Whether an arrival is let in whatever the probability (RFC 8033 sections 4.1 and 4.4).
+    /// Returns true if an arrival passes whatever the probability (RFC 8033 sections 4.1 and 4.4).
     #[inline]
     fn spares(&self, q: &QueueView) -> bool {
         self.burst > 0
@@ -97,9 +104,9 @@ impl Pie {
             || q.bytes < self.least_backlog
     }
 
-    /// Whether an arrival is signalled (RFC 8033 sections 4.1 and 5.4).
+    /// Returns true if an arrival is signalled (RFC 8033 sections 4.1 and 5.4, `pie_drop_early`).
     #[inline]
-    fn strikes(&mut self, q: &QueueView, bytes: u32, rng: &mut Rng) -> bool {
+    fn signals_arrival(&mut self, q: &QueueView, bytes: u32, rng: &mut Rng) -> bool {
         if self.spares(q) {
             return false;
         }
@@ -121,49 +128,51 @@ impl Pie {
                 return true;
             }
         }
-        let strikes = (rng.next_u64() >> 8) < prob;
-        if strikes {
+        let signals = (rng.next_u64() >> 8) < prob;
+        if signals {
             self.sum = 0;
         }
-        strikes
+        signals
     }
 
+    /// Subtracts a time from the burst allowance.
     fn use_burst(&mut self, ticks: u64) {
         self.burst = self.burst.saturating_sub(ticks);
     }
 
-    /// A sample of the departure rate is complete after 16 KiB of a queue that was as long at its
-    /// start (RFC 8033 section 5.2); how long it took.
+    /// Counts a departure for the sample of the departure rate, which starts when the queue holds
+    /// 16 KiB and ends when as many bytes have departed (RFC 8033 section 5.2). Returns the duration
+    /// of a sample that ends here.
     fn sample_rate(&mut self, t: u64, backlog: u64, bytes: u32) -> Option<u64> {
-        if backlog >= RATE_THRESHOLD && self.left.is_none() {
+        if backlog >= RATE_THRESHOLD && self.departed.is_none() {
             self.since = Some(t);
-            self.left = Some(0);
+            self.departed = Some(0);
         }
-        let left = self.left? + u64::from(bytes);
-        self.left = Some(left);
-        let took = t - self.since?;
-        if left < RATE_THRESHOLD || took == 0 {
+        let departed = self.departed? + u64::from(bytes);
+        self.departed = Some(departed);
+        let elapsed = t - self.since?;
+        if departed < RATE_THRESHOLD || elapsed == 0 {
             return None;
         }
         if self.params.estimator == Estimator::LinuxDepartureRate {
-            let (rate, sample) = (whole_u64(self.rate), (left << 8) / took);
+            let (rate, sample) = (whole_u64(self.rate), (departed << 8) / elapsed);
             self.rate = match rate {
                 0 => sample,
                 rate => rate - (rate >> 3) + (sample >> 3),
             } as f64;
         } else {
-            let sample = left as f64 / took as f64;
+            let sample = departed as f64 / elapsed as f64;
             self.rate = match self.rate {
                 0.0 => sample,
                 rate => rate + RATE_WEIGHT * (sample - rate),
             };
         }
-        self.left = (backlog >= RATE_THRESHOLD).then_some(0);
+        self.departed = (backlog >= RATE_THRESHOLD).then_some(0);
         self.since = Some(t);
-        Some(took)
+        Some(elapsed)
     }
 
-    /// The queuing delay at a change of the probability.
+    /// Returns the estimated queuing delay at a change of the probability.
     fn estimate(&self, q: &QueueView) -> u64 {
         match self.params.estimator {
             Estimator::Timestamp => self.delay,
@@ -173,7 +182,7 @@ impl Pie {
         }
     }
 
-    /// A change of the probability (RFC 8033 section 4.2).
+    /// Changes the probability (RFC 8033 section 4.2, `pie_calculate_probability`).
     fn change(&mut self, q: &QueueView) {
         let target = ticks(self.target.delay(q));
         if self.params.estimator != Estimator::Timestamp {
@@ -187,19 +196,19 @@ impl Pie {
         };
         let mut delta =
             term(self.alpha, delay, target).saturating_add(term(self.beta, delay, delay_1));
-        // At most 2 % in one step where it is 10 % already (RFC 8033 section 5.5).
+        // At most 2 % in one step once it is 10 % (RFC 8033 section 5.5).
         let step = (MAX_PROB / 50).cast_signed();
         if delta > step && self.prob >= MAX_PROB / 10 {
             delta = (MAX_PROB / 100 * 2).cast_signed();
         }
-        // Linux: more of it where the delay is out of bounds.
+        // Linux adds another 2 % while the delay is above 250 ms.
         if delay > self.high_delay {
             delta = delta.saturating_add(step);
         }
         self.prob = match self.prob.checked_add_signed(delta) {
             Some(prob) if self.params.bounded => prob.min(MAX_PROB),
             Some(prob) => prob,
-            // Beyond 256 Linux begins again at 1.
+            // When the probability overflows, at 256, Linux sets it to 1.
             None if delta > 0 => MAX_PROB,
             None => 0,
         };
@@ -210,12 +219,12 @@ impl Pie {
             self.use_burst(self.interval);
         }
         self.delay = delay;
-        // Without congestion the next burst is let in (RFC 8033 section 4.4).
-        let known = self.params.estimator == Estimator::Timestamp || self.rate > 0.0;
-        if delay < target / 2 && delay_1 < target / 2 && self.prob == 0 && known {
+        // Without congestion the burst allowance is renewed (RFC 8033 section 4.4).
+        let has_estimate = self.params.estimator == Estimator::Timestamp || self.rate > 0.0;
+        if delay < target / 2 && delay_1 < target / 2 && self.prob == 0 && has_estimate {
             self.burst = self.max_burst;
             self.since = None;
-            self.left = None;
+            self.departed = None;
             self.sum = 0;
             self.rate = 0.0;
         }
@@ -226,13 +235,13 @@ impl Pie {
 }
 
 impl Law for Pie {
-    fn costs_arrivals(&self) -> bool {
+    fn drops_arrival_when_full(&self) -> bool {
         true
     }
 
     #[inline]
     fn on_enqueue(&mut self, _: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
-        if !self.strikes(q, p.bytes, rng) {
+        if !self.signals_arrival(q, p.bytes, rng) {
             return Verdict::Pass;
         }
         let may_mark = self.prob <= self.mark_up_to;
@@ -248,11 +257,11 @@ impl Law for Pie {
     #[inline]
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let t = clock(now);
-        let took = if self.params.estimator == Estimator::Timestamp {
-            let came = Time::from_nanos(now.as_nanos().saturating_sub(p.sojourn.as_nanos()));
+        let elapsed = if self.params.estimator == Estimator::Timestamp {
+            let arrived = Time::from_nanos(now.as_nanos().saturating_sub(p.sojourn.as_nanos()));
             self.delay = match q.bytes {
                 0 => 0,
-                _ => t - clock(came),
+                _ => t - clock(arrived),
             };
             let since = self.since.replace(t);
             since.map(|since| t - since)
@@ -260,7 +269,7 @@ impl Law for Pie {
             self.sample_rate(t, q.bytes, p.bytes)
         };
         if self.burst > 0 && self.params.burst_by_departures {
-            self.use_burst(took.unwrap_or(0));
+            self.use_burst(elapsed.unwrap_or(0));
         }
         Verdict::Pass
     }
@@ -301,7 +310,7 @@ impl Ticking for Pie {
     }
 
     fn state(&self) -> Option<State> {
-        let (since, left) = (self.since, self.left);
+        let (since, departed) = (self.since, self.departed);
         Some([
             self.prob,
             self.sum,
@@ -311,90 +320,92 @@ impl Ticking for Pie {
             self.rate.to_bits(),
             since.is_some().into(),
             since.unwrap_or(0),
-            left.is_some().into(),
-            left.unwrap_or(0),
+            departed.is_some().into(),
+            departed.unwrap_or(0),
             0,
             0,
         ])
     }
 
-    /// At a queue that does not change, the probability moves by the same amount at each change, as
-    /// long as the gains stay as they are; without a delay it also loses its part.
+    /// At a constant queue, the probability moves by the same amount at each change while the gains
+    /// are constant. Without a delay it also decays.
     fn skip(&mut self, _: Time, changes: u64, q: &QueueView) {
         if !self.params.burst_by_departures {
             self.use_burst(self.interval.saturating_mul(changes));
         }
-        let (mut left, mut rise) = (changes, 0);
-        // Each round ends a range of the probability, and a circle is closed once.
+        let (mut remaining, mut rise) = (changes, 0);
+        // Each iteration reaches the end of a range of the probability; one may complete a cycle.
         for _ in 0..2 * GAIN_RANGES {
-            if left == 0 {
+            if remaining == 0 {
                 return;
             }
             let before = self.prob;
             self.change(q);
-            left -= 1;
+            remaining -= 1;
             let steps = match self.prob.cmp(&before) {
                 Ordering::Equal => return,
                 Ordering::Greater => {
                     rise = self.prob - before;
-                    let most = match self.params.bounded {
+                    let max_prob = match self.params.bounded {
                         true => MAX_PROB,
                         false => u64::MAX,
                     };
-                    let last = range_of(self.prob).1.min(most);
-                    let steps = ((last - self.prob) / rise).min(left);
+                    let last = range_of(self.prob).1.min(max_prob);
+                    let steps = ((last - self.prob) / rise).min(remaining);
                     self.prob += steps * rise;
                     steps
                 }
-                // Beyond 256 Linux has begun again at 1, and goes in circles from here on.
+                // The probability has overflowed and restarted at 1; from here on it cycles.
                 Ordering::Less if rise > 0 => {
-                    left %= (u64::MAX - self.prob) / rise + 1;
+                    remaining %= (u64::MAX - self.prob) / rise + 1;
                     0
                 }
-                Ordering::Less if q.bytes == 0 && self.delay == 0 => return self.fade(left, q),
+                Ordering::Less if q.bytes == 0 && self.delay == 0 => {
+                    return self.skip_decay(remaining, q)
+                }
                 Ordering::Less => {
                     let fall = before - self.prob;
-                    let steps = ((self.prob - range_of(self.prob).0) / fall).min(left);
+                    let steps = ((self.prob - range_of(self.prob).0) / fall).min(remaining);
                     self.prob -= steps * fall;
                     steps
                 }
             };
-            left -= steps;
+            remaining -= steps;
         }
     }
 }
 
 impl Pie {
-    /// Comes to where so many changes lead while there is no delay: p ← (p − c)·(1 − 1/d), in 16 parts
-    /// in each of which the gains are those of its start.
-    fn fade(&mut self, changes: u64, q: &QueueView) {
-        let kept = 1.0 - 1.0 / f64::from(self.params.decay);
+    /// Applies this many changes without a delay, p ← (p − c)·(1 − 1/d), in 16 parts. The gains within
+    /// a part are those at its start.
+    fn skip_decay(&mut self, changes: u64, q: &QueueView) {
+        let factor = 1.0 - 1.0 / f64::from(self.params.decay);
         let target = ticks(self.target.delay(q)) as f64;
-        let mut left = changes;
-        while left > 0 && self.prob > 0 {
-            let part = left.min(changes.div_ceil(16));
+        let mut remaining = changes;
+        while remaining > 0 && self.prob > 0 {
+            let part = remaining.min(changes.div_ceil(16));
             let cut = (self.alpha >> gain_shift(self.prob)) as f64 * target;
-            let decayed = kept.powf(part as f64);
-            let cuts = match kept {
+            let decayed = factor.powf(part as f64);
+            let cuts = match factor {
                 0.0 => 0.0,
                 1.0 => cut * part as f64,
-                _ => cut * kept * (1.0 - decayed) / (1.0 - kept),
+                _ => cut * factor * (1.0 - decayed) / (1.0 - factor),
             };
             self.prob = whole_u64(self.prob as f64 * decayed - cuts);
-            left -= part;
+            remaining -= part;
         }
     }
 }
 
 impl FluidLaw for Pie {
-    /// With time stamps the last departure says all; where the departure rate is measured, each
-    /// counts.
+    /// The timestamp estimator needs only the last departure. The departure-rate estimators need every
+    /// departure, one by one.
     fn take_fluid(&mut self, step: &FluidStep) -> bool {
         if self.params.estimator != Estimator::Timestamp {
             return false;
         }
         if step.departures > 0 {
-            // A law that never draws needs no randomness to see a departure.
+            // `on_dequeue` draws no random numbers.
             let mut unused = Rng::new(0, "pie");
             self.on_dequeue(step.end, &step.view, &step.packet, &mut unused);
         }

@@ -1,4 +1,4 @@
-//! PIE against Linux's code, and against what can be worked out by hand.
+//! Tests of PIE against the code of Linux, and against values computed by hand.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,9 @@ use forebay_units::Params;
 use proptest::prelude::{proptest, ProptestConfig};
 
 use super::*;
-use crate::laws::testing::{load, packet, phases, probed, site, view, Happens, Phase};
+use crate::laws::testing::{load, packet, phases, probed, site, view, Event, Phase};
 
-/// sch_pie.c read line by line: ticks of 64 ns, probabilities of 56 bits.
+/// sch_pie.c, transcribed line by line: ticks of 64 ns, probabilities of 56 bits.
 struct Kernel {
     target: u64,
     mtu: u64,
@@ -68,7 +68,7 @@ impl Kernel {
         false
     }
 
-    /// (dropped, marked)
+    /// Returns whether the packet is dropped, and whether it is marked.
     fn enqueue(&mut self, backlog: u64, ect: bool, rng: &mut Rng) -> (bool, bool) {
         if !self.drop_early(backlog, rng) {
             return (false, false);
@@ -84,9 +84,9 @@ impl Kernel {
         self.burst_time = self.burst_time.saturating_sub(u64::from(dtime));
     }
 
-    fn process_dequeue(&mut self, now: u64, came: u64, bytes: u32, backlog: u64) {
+    fn process_dequeue(&mut self, now: u64, arrived: u64, bytes: u32, backlog: u64) {
         if !self.dq_rate_estimator {
-            self.qdelay = if backlog != 0 { now - came } else { 0 };
+            self.qdelay = if backlog != 0 { now - arrived } else { 0 };
             let mut dtime = 0;
             if self.dq_tstamp != INVALID {
                 dtime = (now - self.dq_tstamp) as u32;
@@ -192,7 +192,8 @@ impl Kernel {
     }
 }
 
-/// The same packets through both, with the same draws: signals, and the highest probability.
+/// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random numbers. Returns
+/// the number of signals, and the highest probability.
 fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize, f64) {
     let params = PieParams {
         estimator: match dq_rate_estimator {
@@ -209,7 +210,7 @@ fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize,
     let mut backlog = 0u64;
     let (mut signals, mut highest) = (0, 0);
     let mut change_ns = 500_000_000;
-    for (now_ns, happens) in load(seed, phases) {
+    for (now_ns, event) in load(seed, phases) {
         let now = Time::from_nanos(now_ns);
         let q = |packets: usize, bytes: u64| QueueView {
             packets: packets as u32,
@@ -224,19 +225,19 @@ fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize,
         law.handle_timeout(now, &q(queue.len(), backlog));
         assert_eq!(law.prob, kernel.prob, "at {now_ns} ns");
         assert_eq!(law.burst, kernel.burst_time, "at {now_ns} ns");
-        match happens {
-            Happens::Arrival { .. } if queue.len() >= 1000 => {
+        match event {
+            Event::Arrival { .. } if queue.len() >= 1000 => {
                 kernel.accu_prob = 0;
                 law.on_overflow(now, &q(queue.len(), backlog));
             }
-            Happens::Arrival { bytes, ect } => {
+            Event::Arrival { bytes, ect } => {
                 let p = PacketMeta {
                     signal: if ect { Signal::Mark } else { Signal::Drop },
                     ..packet(bytes)
                 };
-                let mut same = rng.clone();
+                let mut rng_copy = rng.clone();
                 let got = law.on_enqueue(now, &q(queue.len(), backlog), &p, &mut rng);
-                let (dropped, marked) = kernel.enqueue(backlog, ect, &mut same);
+                let (dropped, marked) = kernel.enqueue(backlog, ect, &mut rng_copy);
                 let drops = got == Verdict::Drop || (got == Verdict::Signal && !ect);
                 assert_eq!(
                     (drops, got == Verdict::Signal && ect),
@@ -250,17 +251,17 @@ fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize,
                     backlog += u64::from(bytes);
                 }
             }
-            Happens::Service => {
-                let Some((came, bytes)) = queue.pop_front() else {
+            Event::Service => {
+                let Some((arrived, bytes)) = queue.pop_front() else {
                     continue;
                 };
                 backlog -= u64::from(bytes);
                 let p = PacketMeta {
-                    sojourn: Span::from_nanos(now_ns - came),
+                    sojourn: Span::from_nanos(now_ns - arrived),
                     ..packet(bytes)
                 };
                 law.on_dequeue(now, &q(queue.len(), backlog), &p, &mut rng);
-                kernel.process_dequeue(now_ns >> 6, came >> 6, bytes, backlog);
+                kernel.process_dequeue(now_ns >> 6, arrived >> 6, bytes, backlog);
                 assert_eq!(law.delay, kernel.qdelay, "at {now_ns} ns");
             }
         }
@@ -279,7 +280,7 @@ proptest! {
 }
 
 #[test]
-fn the_arrivals_make_both_signal() {
+fn these_arrivals_are_signalled_and_drive_the_probability_above_one() {
     let phases = |loads: [f64; 3]| {
         loads.map(|load| Phase {
             load,
@@ -290,13 +291,13 @@ fn the_arrivals_make_both_signal() {
     for dq_rate_estimator in [false, true] {
         let (signals, _) = side_by_side(1, &phases([1.2, 0.5, 1.1]), dq_rate_estimator);
         assert!(signals > 500, "{signals}");
-        // What does not answer drives the probability above one.
+        // Unresponsive arrivals drive the probability above one.
         let (_, highest) = side_by_side(1, &phases([5.5, 0.5, 5.5]), dq_rate_estimator);
         assert!(highest > 1.0, "{highest}");
     }
 }
 
-/// A law with this probability, its burst used up, at a delay of 20 ms.
+/// Returns a law with this probability and a delay of 20 ms, whose burst allowance is used up.
 fn with(params: PieParams, p: f64) -> Pie {
     let mut pie = Pie::new(&params, &site());
     pie.prob = prob_of(p);
@@ -305,7 +306,7 @@ fn with(params: PieParams, p: f64) -> Pie {
     pie
 }
 
-/// Signals over packets.
+/// Returns the fraction of packets that are signalled.
 fn rate(params: &PieParams, p: f64) -> f64 {
     let mut pie = with(params.clone(), p);
     let mut rng = Rng::new(7, "pie");
@@ -316,7 +317,7 @@ fn rate(params: &PieParams, p: f64) -> f64 {
 }
 
 #[test]
-fn spaced_signals_are_as_many_as_it_says() {
+fn the_rate_of_spaced_signals_is_that_of_the_formula() {
     let params = PieParams::defaults();
     for p in [0.003, 0.01, 0.03, 0.1, 0.25] {
         let want = params.signals(p);
@@ -334,14 +335,14 @@ fn spaced_signals_are_as_many_as_it_says() {
 }
 
 #[test]
-fn a_change_by_hand() {
-    // At p = 5 % the gains are halved; 20 ms now, 18 ms before: 0.0625·5 ms + 0.625·2 ms.
+fn changes_follow_hand_computed_values() {
+    // At p = 5 % the gains are halved. With 20 ms now and 18 ms before: 0.0625·5 ms + 0.625·2 ms.
     let mut pie = with(PieParams::defaults(), 0.05);
     pie.delay_1 = ticks(Span::from_millis(18));
     pie.change(&view(100));
     let want = 0.05 + 0.0625 * 0.005 + 0.625 * 0.002;
     assert!((pie.probability() - want).abs() < 1e-6);
-    // From 10 % on the gains are whole, and one change adds 2 % at most.
+    // From 10 % on the gains are applied in full, and one change adds at most 2 %.
     let mut pie = with(PieParams::defaults(), 0.2);
     pie.delay = ticks(Span::from_millis(100));
     pie.change(&view(100));
@@ -349,7 +350,7 @@ fn a_change_by_hand() {
     pie.delay = ticks(Span::from_millis(300));
     pie.change(&view(100));
     assert!((pie.probability() - 0.26).abs() < 1e-6);
-    // Without any delay it decays besides.
+    // Without any delay the probability also decays.
     let mut pie = with(PieParams::defaults(), 0.5);
     (pie.delay, pie.delay_1) = (0, 0);
     pie.change(&view(0));
@@ -358,7 +359,7 @@ fn a_change_by_hand() {
 }
 
 #[test]
-fn above_one_it_is_linux_that_goes_on() {
+fn only_an_unbounded_probability_exceeds_one() {
     let after = |bounded, prob| {
         let params = PieParams {
             bounded,
@@ -376,7 +377,7 @@ fn above_one_it_is_linux_that_goes_on() {
 }
 
 #[test]
-fn the_gains_fall_with_the_powers_of_p() {
+fn the_gains_decrease_with_each_power_of_ten_of_p() {
     // RFC 8033 section 4.2: 1/2 below 10 %, 1/8 below 1 %, … 1/2048 below 1e-6.
     let want = [
         (0.5, 0),
@@ -404,7 +405,7 @@ fn above_ten_percent_marks_become_drops() {
         let got = pie.on_enqueue(Time::ZERO, &view(100), packet, &mut Rng::new(1, ""));
         (got, pie.sum == 0)
     };
-    // At a sum of 8.5 Linux's marks leave the sum as it is.
+    // At a sum of 8.5, a mark does not restart the sum in Linux.
     assert_eq!(verdict(0.09, &ect), (Verdict::Signal, false));
     assert_eq!(verdict(0.11, &ect), (Verdict::Drop, true));
     assert_eq!(verdict(0.11, &packet(1000)), (Verdict::Signal, true));
