@@ -130,7 +130,7 @@ def drawn(seed: int, tcp: str, windows: tuple[float, float]) -> tuple[dict[str, 
 
 def test_intervals_of_flows_hold_the_truth_on_drawn_links(tmp_path: Path) -> None:
     """Of links that are in no table, to either side: what recovers from several losses at once is
-    taken for more flows, what does not for fewer. A hundred are in docs/howto/identify.md."""
+    taken for more flows, what does not for fewer. A hundred are in docs/evidence/identify.md."""
     inside, sides = 0, []
     for seed in range(12):
         scenario, rtt_s = drawn(seed, "reno", (5, 30))

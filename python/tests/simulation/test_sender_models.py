@@ -380,7 +380,7 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
 def test_reno_with_l4s_has_the_loop_paths_of_both_classes(law: str) -> None:
-    """The loop has the two paths that docs/explanation/theory.md, section 10, derives by hand.
+    """The loop has the two paths that docs/explanation/theory.md derives by hand.
 
     With p'² and packets at the link's rate: W_C and W_L follow p', and d follows both.
     """
