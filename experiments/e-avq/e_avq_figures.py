@@ -9,7 +9,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
 from forebay.control.delay_system import RateLoop
-from forebay.report.parts import EDGE, beside, is_narrow, stacked
+from forebay.report.parts import EDGE, is_narrow, stacked, write_next_to
 from forebay.report.plot import Plot, styled
 from forebay.report.style import COLOURS
 
@@ -64,7 +64,7 @@ def e_avq_theorem() -> Plot:
         root = RateLoop(**NETWORK, k_p=0.05, k_d=gain / k2).system.rightmost()
         right.plot([gain], [root.real], "o", color="#000000", markersize=5)
         text = f"{root.real:.3g}" + (f" ± {root.imag:.3g}j" if root.imag else "")
-        beside(right, text.replace("-", "−"), (gain, root.real), (-2, 7))
+        write_next_to(right, text.replace("-", "−"), (gain, root.real), (-2, 7))
     right.set(xlabel="K2·Kd", ylabel="Re s [1/s]", ylim=(-12, 8))
     right.legend(loc="lower right")
     right.set_title("Kp = 0.05: where the roots are")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import signal
 
 from forebay._native import OperatingPoint
-from forebay.report.parts import EDGE, beside, stacked, wrapped
+from forebay.report.parts import EDGE, stacked, wrapped, write_next_to
 from forebay.report.plot import Plot, styled
 from forebay.report.style import COLOURS
 
@@ -107,13 +107,13 @@ def pi_pd_3() -> Plot:
         panel.set(xlabel="Time [s]", ylim=(0, 2.2))
     axes.axvline(measures.settling_s, color=COLOURS[1], linewidth=1.2)
     text = f"settling time {measures.settling_s:.2f} s"
-    beside(axes, text, (measures.settling_s, 2.0), (4, 0))
+    write_next_to(axes, text, (measures.settling_s, 2.0), (4, 0))
     axes.set(xlim=(0, 2.5), ylabel="Queue over its set-point")
     title = "Unit step, N = 60, R = 0.2467 s, C = 3750/s, delay left out"
     axes.set_title(wrapped(figure, title, 0.9))
     zoom.set(xlim=(0, 0.06))
     peak = (math.pi / measures.omega_d, 1 + measures.overshoot)
-    beside(zoom, f"overshoot {100 * measures.overshoot:.2f} %", peak, (4, 6))
+    write_next_to(zoom, f"overshoot {100 * measures.overshoot:.2f} %", peak, (4, 6))
     zoom.set_title("Its start")
     return figure
 

@@ -21,7 +21,15 @@ from scipy.optimize import brentq
 from forebay._native import OperatingPoint, averaging_design, critical_load_time_s
 from forebay.control.delay_system import DelaySystem
 from forebay.control.margins import edge
-from forebay.report.parts import EDGE, NOTE, at_corner, beside, is_narrow, legend_within, wrapped
+from forebay.report.parts import (
+    EDGE,
+    NOTE,
+    is_narrow,
+    legend_within,
+    wrapped,
+    write_at,
+    write_next_to,
+)
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
 
@@ -154,7 +162,7 @@ def staqm_11(axes: Axes) -> None:
         axes.plot(counted, times, "o", color=colour, markersize=4, markerfacecolor="white")
     for rtt_s, offset in [(0.1, (5, 3)), (0.25, (-8, 8))]:
         critical_s = critical_load_time_s(0.5, rtt_s)
-        beside(axes, f"{critical_s:.3g} s", (0.5, critical_s), offset)
+        write_next_to(axes, f"{critical_s:.3g} s", (0.5, critical_s), offset)
     axes.axvline(limit, **EDGE)
     axes.set(
         xlabel="Responsiveness β",
@@ -177,7 +185,7 @@ def staqm_12(axes: Axes) -> None:
     for ratio in (0.0064, 0.0005):
         at = 1 / averaging_design(85, 0.1, OperatingPoint(ratio, 0.15, 1.0))["omega_g"]
         axes.plot([ratio], [at], "o", color=COLOURS[2], markersize=5)
-        beside(axes, f"{at:.3g} s", (ratio, at), (6, 4))
+        write_next_to(axes, f"{at:.3g} s", (ratio, at), (6, 4))
     axes.set(
         xlabel="Flows over capacity, N/C [s]",
         ylabel="Response time of the loop, 1/ω_g [s]",
@@ -193,7 +201,7 @@ def staqm_12(axes: Axes) -> None:
     if is_narrow(figure):
         axes.set_xlabel(f"{axes.get_xlabel()}\n{wrapped(figure, ' '.join(note))}")
     else:
-        at_corner(axes, "\n".join(note), (0.02, 0.03))
+        write_at(axes, "\n".join(note), (0.02, 0.03))
 
 
 @of_one_panel("Self-tuning RED: critical time constants (staqm figure 29)")

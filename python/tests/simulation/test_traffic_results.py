@@ -101,7 +101,7 @@ def test_eighty_columns_have_every_column(result: forebay.Result) -> None:
     """What has no room beside the others stands below, under the same names."""
     screen = Console(width=80, highlight=False)
     with screen.capture() as captured:
-        tables.who_gets_what(screen, result)
+        tables.show_traffic(screen, result)
     shown = captured.get()
     assert max(map(len, shown.splitlines())) <= 80 and "No room" not in shown
     heads = [metric.title for metric in TRAFFIC_METRICS.values() if metric.name != "mark_rate"]
