@@ -259,7 +259,9 @@ def _shared(keys: dict[str, list[KeyInfo]]) -> list[Shared]:
         if not any(_alike(key, other_key) for other_key in like.setdefault(parts, [])):
             like[parts].append(key)
 
-    def of(title: str, is_wanted: Callable[[frozenset[str]], bool], parts: Iterable[str]) -> Shared:
+    def shared(
+        title: str, is_wanted: Callable[[frozenset[str]], bool], parts: Iterable[str]
+    ) -> Shared:
         selected = [
             key
             for parts_with_key, keys_of_parts in like.items()
@@ -268,22 +270,26 @@ def _shared(keys: dict[str, list[KeyInfo]]) -> list[Shared]:
         ]
         return Shared(title, selected, frozenset(parts))
 
-    def having(name: str) -> frozenset[str]:
-        """The kinds of traffic with a key of this name."""
+    def kinds_with(name: str) -> frozenset[str]:
+        """Return the kinds of traffic that have a key of this name."""
         kinds = [part for part in keys if part.startswith("traffic")]
         return frozenset(kind for kind in kinds if any(key["name"] == name for key in keys[kind]))
 
     of_links = frozenset({"bottleneck", "link"})
     # Arrivals have a label, too, but no number of flows.
-    flows = having("flows")
+    flows = kinds_with("flows")
     return [
-        of(_title("bottleneck"), lambda those: those == of_links, {"link"}),
-        of("`[[traffic]]`: keys of all flows", lambda those: those >= flows, flows),
-        of("`[[traffic]]`: keys of TCP", lambda those: those == having("tcp"), having("tcp")),
-        of(
+        shared(_title("bottleneck"), lambda kinds: kinds == of_links, {"link"}),
+        shared("`[[traffic]]`: keys of all flows", lambda kinds: kinds >= flows, flows),
+        shared(
+            "`[[traffic]]`: keys of TCP",
+            lambda kinds: kinds == kinds_with("tcp"),
+            kinds_with("tcp"),
+        ),
+        shared(
             "`[[traffic]]`: keys of sizes",
-            lambda those: those == having("shape"),
-            having("shape"),
+            lambda kinds: kinds == kinds_with("shape"),
+            kinds_with("shape"),
         ),
     ]
 
