@@ -1,4 +1,4 @@
-"""Run laws in a kernel and simulate them: the table of docs/howto/kernel.md.
+"""Run laws in a kernel and simulate them: the tables of docs/evidence/kernel.md.
 
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
     sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=100us   # real time

@@ -277,43 +277,39 @@ def page(places_: Sequence[Place], kept_runs: pl.DataFrame) -> str:
     heads = [*AXES.values(), *(rule.title for rule in TOLERANCES), "beyond"]
     use = attached["utilisation"].to_list()
     return f"""\
-# Laws in a kernel, beside the simulator
+# Attached laws on many links
 
-```sh
-make reality-attached
-```
+This page compares laws that `forebay attach` installs in a kernel with the same laws in user space under Linux's TCP, and with the simulator, on links of 10 to 200 ms.
 
-writes this page. A law on a link is run three times. *Simulated*: `--engine packets`, the mean of
-{SEEDS} seeds. *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose
-packets the same law in Rust judges ([real-kernel.md](../howto/real-kernel.md)); of RED and adaptive RED it
-is Linux's own qdisc where that has these parameters. *Attached*: `forebay attach` on Debian's Linux
-in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)), whose tokens the simulated link
-has, too (`burst`), and that in user space has not. Flows start when the scenario says in all three
-(`bench/long_flows.c`). The last two are one run each, in virtual time, so that a busy host makes
-none void, and are kept in [attached.csv](../../experiments/reality/attached.csv). One guest cannot
-serve both: User-mode Linux has neither the types (BTF) nor the compiler of BPF that a law of
-`attach` needs.
+A law on a link is run in three ways:
 
-[attached.toml](../../experiments/reality/attached.toml) has {len(places_)} links with their loads, and
-{cells} cells with a law each, of which {len(attached)} have been attached so far. Any two values of
-law, rate, sender, flows, round trip and ECN meet in the first 32, and again in the next. The delay
-is that of what waits, over time. PI, PI-PD, PID and PD-RED have `gains = "auto"`.
+- *Simulated*: `--engine packets`, the mean of {SEEDS} seeds.
+- *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose packets the same law in Rust judges ([real-kernel.md](../howto/real-kernel.md)). For RED and Adaptive RED it is Linux's own qdisc, if that has these parameters.
+- *Attached*: `forebay attach` on Debian's Linux in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)). The simulated link has tbf's tokens, too (`burst`); the one in user space has not.
 
-A figure agrees if it is within {reality.limits("the deviation", "signals")}
-of the other's. A window of 7 to 20 s has some chance in it, most of all in its deviation. *Beyond
-chance* is a miss that the 95 % interval of one further simulated run of the same window does not
-hold. Of two single runs no spread is known.
+Flows start when the scenario says in all three (`bench/long_flows.c`).
+The last two are one run each, in virtual time, so that a busy host makes none void, and are kept in [attached.csv](../../experiments/reality/attached.csv).
+`make reality-attached` makes this page.
+
+[attached.toml](../../experiments/reality/attached.toml) has {len(places_)} links with their loads, and {cells} cells with a law each, of which {len(attached)} have been attached so far.
+Any two values of law, rate, sender, flows, round-trip time and ECN meet in the first 32 cells, and again in the next.
+The delay is that of the waiting packets, averaged over time.
+PI, PI-PD, PID and PD-RED have `gains = "auto"`.
+
+A figure agrees if it is within {reality.limits("the deviation", "signals")} of the other's.
+A window of 7 to 20 s has some chance in it, most of all in its deviation.
+*Beyond chance* is a miss outside the 95 % interval of one further simulated run of the same window.
+The spread of two single runs is not known.
 
 ## What agrees
 
 {_agreement(pairs)}
-{sum(share >= 0.95 for share in use)} of {len(use)} attached runs send at 95 % of the link's rate and
-more{_rest(frames)}.
+{sum(share >= 0.95 for share in use)} of {len(use)} attached runs use at least 95 % of the link{_rest(frames)}.
 
 {CAUSES.read_text(encoding="utf-8")}
 ## Cells
 
-Simulated · user space · attached; of what is beyond its bound, that beyond chance is bold.
+Each cell has simulated · user space · attached; a miss beyond chance is bold.
 
 {markdown_table(heads, _rows(frames, pairs[1][2]))}"""
 
@@ -331,7 +327,7 @@ def _rest(frames: dict[str, pl.DataFrame]) -> str:
         return ""
     laws = ", ".join(dict.fromkeys(short["law"].to_list()))
     below = short.filter(pl.col("simulated") < 0.95).height
-    return f"; of the others ({laws}) {below} are below it simulated, too"
+    return f"; of the others ({laws}), {below} are below it when simulated, too"
 
 
 def _agreement(pairs: Sequence[tuple[str, str, list[Agreement]]]) -> str:

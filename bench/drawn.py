@@ -196,33 +196,25 @@ def page(drawn: Sequence[tuple[Mapping[str, Any], list[Agreement]]], planned: in
     ours = len(delays[0].tested)
     theirs = [len(figure.reference) for figure in delays]
     seeds = str(min(theirs)) if min(theirs) == max(theirs) else f"{min(theirs)} to {max(theirs)}"
-    progress = f" {len(drawn)} have been run so far, those of slow links first."
+    progress = f"\n{len(drawn)} have been run so far, those of slow links first."
     progress = "" if len(drawn) == planned else progress
-    return f"""# Drawn cases beside the Linux kernel
+    return f"""# Drawn cases on real Linux
 
-```sh
-make reality-drawn
-```
+This page compares simulated runs with the Linux kernel for cases that were drawn at random before any of them had been run.
 
-writes this page. Its {planned} cases were drawn with a fixed seed (`bench/drawn.py`), before any of
-them had been run: {", ".join(QUEUES)} with Linux's defaults; CUBIC, Reno, BBR, DCTCP, CUBIC
-with ECN, two of these, or CUBIC beside UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to
-200 ms, 1 to 60 flows, each uniform in the logarithm, and at least
-{LEAST_SHARE_MBIT * 1e3:g} kbit/s for a flow; a third with two round trips.
-Each is run on the real kernel in a guest (`--engine kernel`,
-{seeds} seeds, kept in `experiments/reality/drawn.csv`), which
-[fidelity-guest.md](fidelity-guest.md) lays beside the reference's runs, and simulated ({ours}
-seeds).{progress}
+The {planned} cases were drawn with a fixed seed (`bench/drawn.py`): {", ".join(QUEUES)} with Linux's defaults; CUBIC, Reno, BBR, DCTCP, CUBIC with ECN, two of these, or CUBIC together with UDP of 50 to 110 % of the rate; 1 to 100 Mbit/s, 5 to 200 ms, 1 to 60 flows, each uniform in the logarithm, with at least {LEAST_SHARE_MBIT * 1e3:g} kbit/s per flow; a third of them with two round-trip times.
+Each case is run on the real kernel in a guest (`--engine kernel`, {seeds} seeds, kept in `experiments/reality/drawn.csv`), and simulated ({ours} seeds).
+`make reality-drawn` makes this page.{progress}
 
-A figure is inside with {LIMITS}. A miss is *proven* where the whole 95 % interval of the
-difference is outside (Welch's t); any other may be the chance of few seeds.
+A figure is inside with {LIMITS}.
+A miss is *proven* if the whole 95 % interval of the difference is outside (Welch's t); any other miss may be the chance of few seeds.
 
 {markdown_table([f"of {len(drawn)} cases", "inside", "not proven outside"], counts)}
-## Outside
+## Cases outside
 
 {listed}
 {causes}
-## All
+## All cases
 
 A cell shows *Linux → Forebay*; bold is outside.
 

@@ -46,12 +46,13 @@ def compare(case: dict[str, Any], window: dict[str, Any], seeds: int) -> list[Ag
 
 def page(rows: Sequence[Row], seeds: int) -> str:
     """Return the page in Markdown."""
-    return f"""# Forebay beside ns-2
+    return f"""# Forebay and ns-2
+
+This page compares every reference case of the papers in Forebay and in ns-2, number by number.
 
 Each row is a scenario of the reference runs (ns-2.35, 3 seeds), run here with {seeds} seeds.
-A cell shows *ns-2 → Forebay*; bold is outside the tolerance. The tolerance is the wider of
-3 % (mean queue), 15 % (deviation), 5 % (drop and mark rate) or 0.3 points (utilisation), and
-three times the spread over seeds, of ns-2's or ours, whichever is larger.
+A cell shows *ns-2 → Forebay*; bold is outside the tolerance.
+The tolerance is the wider of 3 % (mean queue), 15 % (deviation), 5 % (drop and mark rate) or 0.3 points (utilisation), and three times the larger of the two spreads over seeds.
 
 {count_within(rows)}
 
@@ -59,29 +60,14 @@ three times the spread over seeds, of ns-2's or ours, whichever is larger.
 
 {table(rows, TOLERANCES)}
 
-## Reading it
+## Notes on the cases
 
-- Cases A are pd-red's bottleneck (45 Mbit/s, 100 ms, 500 bytes), B pi-pd's, C staqm's and D
-  e-avq's. X and Y vary the sender, the receiver or the law.
+- Cases A have the bottleneck of the PD-RED paper (45 Mbit/s, 100 ms, 500 bytes), B that of PI-PD, C of the self-tuning paper and D of E-AVQ. X and Y vary the sender, the receiver or the law.
 - ns-2's DropTail holds one packet less than its limit; the scenarios here ask for that many.
-- **DropTail with equal round-trip times** is synchronised: all flows lose in the same overflow and
-  halve together, and the queue swings between full and empty. With round trips of 80 to 120 ms
-  (`Y.A.DropTail`) that is gone. Both are inside the common tolerance.
-- **Mice.** ns-2 begins a mouse's next connection with `reset`, which leaves three things behind:
-  the window inflation of an unfinished recovery (the new connection then sends data before its
-  handshake), the packet that was being timed (its first round trip is then counted in seconds, and
-  so is its timeout), and a lost SYN's initial window of one. The cases `B.mixed` are run with
-  `ns2_reset = true`, which does the same. Mice that begin clean, which is our default, drop less in
-  the bursts: for `B.mixed.n7.RED.g1` the utilisation is 94.9 % instead of 94.1 %, for
-  `B.mixed.n7.RED.g0` the mean queue is 141 packets instead of 130. ns-2's SACK mice also keep
-  their recovery and fall silent for good; `ns2_reset` does that too.
-  [differences.md](../explanation/differences.md) has the measurements.
-- **Ties.** In case D every link has the bottleneck's rate, so packets of two flows often arrive at
-  the very same time. Which goes first decides who is marked, and AVQ's mean queue moves from 4.9 to
-  22 packets with it. As in ns-2, a packet that waited for its access link comes after one that did
-  not. Real hosts have no such ties: with a few ns of jitter the mean queue is 7.3 packets.
-- AVQ adapts to the packets it accepts in ns-2 (`count_drops = false`), to all that arrive in the
-  papers. With marks, as in case D, there is no difference.
+- **DropTail with equal round-trip times** is synchronised: all flows lose in the same overflow and halve together, and the queue alternates between full and empty. With round trips of 80 to 120 ms (`Y.A.DropTail`) this does not happen.
+- **Short connections (`mice`).** ns-2 begins the next connection with `reset`, which leaves three things behind: the window inflation of an unfinished recovery, so that the new connection sends data before its handshake; the packet that was being timed, so that its first round trip is counted in seconds, and so is its timeout; and a lost SYN's initial window of one. The cases `B.mixed` use `ns2_reset = true`, which does the same. Clean connections, the default, drop less in the bursts: the utilisation of `B.mixed.n7.RED.g1` is 94.9 % instead of 94.1 %, and the mean queue of `B.mixed.n7.RED.g0` 141 packets instead of 130. ns-2's SACK connections also keep their recovery and fall silent for good, which `ns2_reset` reproduces ([measured](../explanation/differences.md#short-connections-over-sack-in-ns-2)).
+- **Simultaneous packets.** In case D every link has the bottleneck's rate, so packets of two flows often arrive at the same time. The order decides which is marked, and AVQ's mean queue varies from 4.9 to 22 packets with it. As in ns-2, a packet that waited for its access link comes after one that did not. Real hosts have no such ties: with a few ns of jitter, the mean queue is 7.3 packets.
+- AVQ adapts to the packets that it accepts in ns-2 (`count_drops = false`), and to all arrivals in the papers. With marks, as in case D, there is no difference.
 """
 
 

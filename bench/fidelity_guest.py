@@ -111,24 +111,24 @@ def page(
     few = [[f"{count}", f"{(1 - LEVEL) * count:.1f}", f"{len(misses)}"]]
     counts = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
     causes = CAUSES.read_text(encoding="utf-8") if CAUSES.exists() and misses else ""
-    return f"""# The kernel engine beside Linux
+    return f"""# The kernel engine and Linux
 
-Each row is a case of the reference runs, in which a harness of its own drives Linux 7.2 in virtual
-time (3 seeds), made here with `--engine kernel` from a scenario file alone ({counts} seeds). The
-last of them were made with the reference's harness, too (`bench/linux.json`). A cell shows
-*reference → guest*; bold is outside the spread of the seeds: the difference of the means is beyond
-its {LEVEL:.0%} interval (Welch's t), and beyond what a trace tells: a hundredth of a delay or rate,
-0.02 points of utilisation, 0.001 of Jain's index.
+This page compares the kernel engine, which starts from a scenario file, with the same kernel under an independent harness.
+
+Each row is a case of the reference runs, in which the harness drives Linux 7.2 in virtual time (3 seeds), and the same case with `--engine kernel` ({counts} seeds).
+The last cases were made with the reference's harness as well (`bench/linux.json`).
+A cell shows *reference → guest*.
+Bold is outside the spread of the seeds: the difference of the means is beyond its {LEVEL:.0%} interval (Welch's t), and beyond the resolution of a trace: a hundredth of a delay or rate, 0.02 points of utilisation, 0.001 of Jain's index.
 
 {whole} of {len(cases)} cases are inside with every figure{_left(len(cases), planned)}.
 
-{markdown_table(["figures", "outside by chance, about", "outside"], few)}
+{markdown_table(["figures", "expected outside by chance", "outside"], few)}
 
-`make fidelity-guest` writes this page, and runs what is not in `bench/fidelity_guest.csv`.
+`make fidelity-guest` makes this page, and runs the cases that are not in `bench/fidelity_guest.csv`.
 
 {markdown_table(["case", *(rule.title for rule in TOLERANCES)], rows)}
 
-## Outside
+## Cases outside
 
 {markdown_table(["case", "figure", "reference", "guest"], misses) if misses else "None."}
 

@@ -27,10 +27,10 @@ from forebay.comparison.compare import Agreement, Tolerance
 SEEDS = 10
 
 #: The tolerances in words.
-LIMITS = """\
-10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or
-three times the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's
-index"""
+LIMITS = (
+    "10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or three times "
+    "the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's index"
+)
 TOLERANCES = (
     Tolerance("delay_mean_s", "mean delay (ms)", share=0.10, least=1e-3, scale=1e3),
     Tolerance("delay_p95_s", "95th percentile (ms)", share=0.20, least=2e-3, scale=1e3),
@@ -98,12 +98,13 @@ def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int, more: int)
         f"- {why}: {', '.join(f'`{name}`' for name in names)}."
         for why, names in sorted(lacking.items())
     )
-    return f"""# Forebay beside the Linux kernel
+    return f"""# Forebay and the Linux kernel
 
-Each row is a scenario of the reference runs, in which the kernel's own TCP and queues run in
-virtual time (3 seeds), run here with {seeds} seeds. The last {more} are runs of ours with the
-reference's harness (`bench/linux.json`). A cell shows *Linux → Forebay*; bold is outside
-the tolerance: {LIMITS}.
+This page compares simulated senders, receivers and queues with those of the Linux kernel, number by number.
+
+Each row is a scenario of the reference runs, in which the kernel's TCP and queues run in virtual time (3 seeds), run here with {seeds} seeds.
+The last {more} were made with the reference's harness (`bench/linux.json`).
+A cell shows *Linux → Forebay*; bold is outside the tolerance: {LIMITS}.
 
 {count_within(rows)}
 
@@ -111,62 +112,24 @@ the tolerance: {LIMITS}.
 
 {table(rows, TOLERANCES)}
 
-## Reading it
+## Notes on the cases
 
-- Under `tbf` a qdisc counts the packet that is being sent, and the reference's delays contain its
-  transmission. Here that packet is not in the queue: buffers and thresholds are one packet
-  smaller, and a transmission is taken off the delays.
-- `tbf` and `htb` save tokens for two packets, and so do our links here (`burst`). A packet that
-  is sent from tokens has not waited at all, not even for its own transmission, which is taken off
-  the kernel's delays here: where a queue runs empty often, those are up to a transmission too
-  short. In `one.reno.100ms.codel5` that is half of the packets: the median of the kernel's delays
-  there is 0.
-- `codel` and `pie` judge here as the kernel's do, packet by packet: tests beside both laws drive
-  them and the kernel's arithmetic with the same arrivals. What differs in this table is what
-  comes to them.
-- `one.*.100ms.pie15`: a run of one flow has four to six drops in the window. Where two come soon
-  after each other the window is halved twice, and the link runs at 85 instead of 90 %, as in each
-  of Linux's three runs of Reno. Twenty more of the kernel's give 88.0 ± 3.9 % and 6.6 ms. For
-  CUBIC ten more of the kernel's give 94.2 ± 2.4 %.
-- `n40.50M.100ms.ecn.pie15`: after a mark at the sum of 8.5, `sch_pie` marks every packet until it
-  drops one or its probability is zero; so does our law. In two of Linux's three runs a flow whose
-  SYN was lost goes on without ECN (`ect_share` is below 1), and its packets are dropped, which
-  ends that at once. The run in which all flows kept ECN has 99.14 % of utilisation and 1.31 % of
-  marks, ours have 99.24 ± 0.86 and 1.18 ± 0.33; Linux's other two have 99.93 and 0.92, ours with
-  one flow of the 40 without ECN 99.99 and 0.89.
-- `var.pie15.dq_rate`: the kernel's delay is that of the backlog with the packet being sent, so
-  the target is one transmission less here.
-- Linux's RED spaces its signals as `wait = false` does, is not gentle, and has the weight that
-  `tc` works out from `burst`.
-- `rtt20-200.cubic.pfifo`: packets come to a full FIFO at the very time at which one leaves. With
-  round trips off that grid the kernel and ours agree to 0.015 of Jain's index:
-  [differences.md](../explanation/differences.md#shares-of-a-full-fifo) has the measurement.
-- `n100.100M.20ms.fq_codel`: flows that share a queue here do so for the whole run. The kernel
-  draws a flow's hash anew after a timeout (`sk_rethink_txhash`). With 65536 queues ours have a
-  Jain index of 1.000, 16.25 ms and 4.08 % of drops, as the kernel has.
-- DCTCP in `dualpi2`: where marks begin or end, a receiver sends the ACK that waits and then that
-  of the new packet (RFC 8257 section 3.2). It acknowledges at once the packet that says that the
-  window was reduced, and the last of a write of the application: a third of its send buffer, which
-  holds two of the largest windows so far, ten packets each at least. Where windows are of a few
-  packets that decides how many wait for a delayed ACK.
-- At a round trip of whole transmissions, 20 ms at 100 Mbit/s, one DCTCP flow marks 4.2 % in the
-  kernel and 6.7 % here; at 19.97 and 20.03 ms both mark 7 %. Ten CUBIC flows under `fq_codel` at 4
-  Mbit/s and 100 ms differ likewise (16.4 and 18.4 ms), and do not at 99.1 and 101.3 ms.
-- Under `cake` and `htb` a packet leaves where its transmission would begin, and the kernel's
-  devices have no rate: what our link takes to send one comes off the round trip. A group of flows
-  has one address there, and one host here.
+- **The packet that is being sent.** Under `tbf`, a qdisc counts it, and the reference's delays contain its transmission. Here it is not in the queue: buffers and thresholds are one packet smaller, and a transmission is subtracted from the delays.
+- **Tokens.** `tbf` and `htb` save tokens for two packets, and so do the links here (`burst`). A packet that is sent from tokens has not waited at all, so if a queue is often empty, the kernel's delays are up to a transmission too short here. In `one.reno.100ms.codel5` this is half of the packets.
+- **CoDel and PIE** judge as the kernel's do, packet by packet: tests drive the laws and the kernel's arithmetic with the same arrivals. The differences in the table come from the arrivals.
+- `one.*.100ms.pie15`: a run of one flow has four to six drops in the window. If two come soon after each other, the window is halved twice, and the utilisation is 85 instead of 90 %. Twenty more of the kernel's runs of Reno give 88.0 ± 3.9 % and 6.6 ms; ten more of CUBIC give 94.2 ± 2.4 %.
+- `n40.50M.100ms.ecn.pie15`: after a mark at the sum of 8.5, `sch_pie` marks every packet until it drops one or its probability is zero; the law here does the same. In two of Linux's three runs a flow whose SYN was lost goes on without ECN, and its drops end the marking. The run in which all flows kept ECN has 99.14 % utilisation and 1.31 % marks (here 99.24 ± 0.86 and 1.18 ± 0.33); the other two have 99.93 and 0.92 (here, with one flow without ECN, 99.99 and 0.89).
+- `var.pie15.dq_rate`: the kernel's delay is that of the backlog with the packet that is being sent, so the target is one transmission less here.
+- **RED**: Linux's RED spaces its signals as `wait = false` does, is not gentle, and has the weight that `tc` computes from `burst`.
+- `rtt20-200.cubic.pfifo`: packets arrive at a full FIFO at the very time at which one leaves. With round trips off that grid, both agree within 0.015 of Jain's index ([measured](../explanation/differences.md#phase-effects-in-a-full-fifo)).
+- `n100.100M.20ms.fq_codel`: flows that share a queue here do so for the whole run; the kernel draws a flow's hash again after a timeout. With 65536 queues, Jain's index is 1.000, the delay 16.25 ms and the drops 4.08 % here, as in the kernel.
+- **DCTCP in `dualpi2`**: where marks begin or end, a receiver sends the delayed ACK and then that of the new packet (RFC 8257, section 3.2). It acknowledges at once the packet that reports a reduced window, and the last packet of a write of the application.
+- **Round trips of whole transmissions**: at 20 ms and 100 Mbit/s, one DCTCP flow has 4.2 % marks in the kernel and 6.7 % here; at 19.97 and 20.03 ms both have 7 %. Ten CUBIC flows under `fq_codel` at 4 Mbit/s and 100 ms differ likewise (16.4 and 18.4 ms), and do not at 99.1 and 101.3 ms.
+- **`cake` and `htb`** release a packet when its transmission would begin, and the kernel's devices have no rate: the transmission time of the link here is subtracted from the round trip. A group of flows has one address in the kernel, and one host here. Under `cake` the kernel's buffer is 4 MB of memory, and a full packet is assumed to need 2304 bytes.
 - `one.cubic.100ms.dualpi2`: eight more of the kernel's runs give 94.2 ± 2.3 % and 6.0 ± 1.5 ms.
-- `n10.50M.200ms.pie15`: utilisation has a spread of 1.4 points over Linux's seeds and of 1.9 over
-  ours.
-- BBR shares a FIFO differently from run to run, and three runs are few. Eight more of the
-  kernel's have Jain indices of 0.866 ± 0.083 (`base.bbr.pfifo`), 0.891 ± 0.065
-  (`base.bbr.codel5`, 62.7 ± 6.5 ms) and 0.755 ± 0.018 (`mix.cubic5-bbr5.pfifo`); four more of
-  `n10.50M.100ms.bbr.fq_codel` have 98.78 ± 0.44 % of utilisation and a 95th percentile of 148 ±
-  22 ms.
-- BBR under `cake`: four flows over 30 Mbit/s and 40 ms have 3.4 % of drops in the kernel and 2.9
-  here; that is open. In `base.bbr.cake` hosts made the difference, which join ACKs behind a gap
-  and time copies by stamps ([differences from Linux](../explanation/differences.md)).
-- Under `cake` the kernel's buffer is 4 MB of memory; a full packet is taken to need 2304 bytes.
+- `n10.50M.200ms.pie15`: utilisation has a spread of 1.4 points over Linux's seeds, and of 1.9 here.
+- **BBR** shares a FIFO differently from run to run. Eight more of the kernel's runs have Jain indices of 0.866 ± 0.083 (`base.bbr.pfifo`), 0.891 ± 0.065 (`base.bbr.codel5`, 62.7 ± 6.5 ms) and 0.755 ± 0.018 (`mix.cubic5-bbr5.pfifo`); four more of `n10.50M.100ms.bbr.fq_codel` have 98.78 ± 0.44 % utilisation and a 95th percentile of 148 ± 22 ms.
+- **BBR under `cake`**: four flows over 30 Mbit/s and 40 ms have 3.4 % drops in the kernel and 2.9 % here, which is not explained ([open differences](../explanation/differences.md#open-differences-from-linux)).
 
 ## Not run
 

@@ -1,4 +1,4 @@
-"""Print the numbers of docs/howto/gains.md: every law with a design rule, on different links.
+"""Print the numbers of docs/evidence/gains.md: every law with a design rule, on different links.
 
 .venv/bin/python bench/fitted.py [LAW…]
 """

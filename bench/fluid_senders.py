@@ -1,4 +1,4 @@
-"""Compare the fluid's senders with packets: the tables of docs/explanation/fluid.md.
+"""Compare the fluid's senders with packets: the tables of docs/evidence/fluid.md.
 
     python bench/fluid_senders.py [--sender linux-cubic] [--link NAME …] [--seeds N] [--json FILE]
     python bench/fluid_senders.py --drawn 12 --draw 1      # links at random
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--again", type=Path, metavar="FILE", help="take the packets from it")
     parser.add_argument(
-        "--table", action="store_true", help="print the rows of docs/explanation/fluid.md, too"
+        "--table", action="store_true", help="print the rows of docs/evidence/fluid.md, too"
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

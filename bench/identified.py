@@ -1,4 +1,4 @@
-"""Print the table of docs/howto/identify.md: `forebay identify` on links that are known.
+"""Print the table of docs/evidence/identify.md: `forebay identify` on links that are known.
 
     .venv/bin/python bench/identified.py [--drawn N]
 

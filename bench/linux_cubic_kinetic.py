@@ -20,7 +20,7 @@ BETA, C, REFRESH_S, CLOCK_S = 717 / 1024, 410 / 1024, 1 / 32, 1e-3
 LOSING = 0.3
 
 #: R in seconds, p, and packets in flight at the start: links 1.3, 1.6, 1.2 and 1.1 of
-#: docs/explanation/fluid.md.
+#: docs/evidence/fluid.md.
 POINTS = [(0.0138, 0.0147, 8), (0.0389, 0.00976, 11), (0.0125, 0.00224, 24), (0.1376, 0.0134, 10)]
 
 

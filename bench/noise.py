@@ -2,11 +2,11 @@
 
     python bench/noise.py [--seeds 5] [--law pi …] [--cycles]
 
-Twelve links run under seven laws. The program prints the tables of docs/explanation/theory.md, "At
-constant load": the deviation of the queue and the goodput that `forebay design` predicts, and those
-of packets, for flows that are marked and for flows of SACK that lose packets. With --cycles it
-prints oscillations of loops with too much gain: predicted, in the fluid and in packets. It takes
-about five minutes on one core.
+Twelve links run under seven laws. The program prints the tables of docs/evidence/theory.md: the
+standard deviation of the queue and the goodput that `forebay design` predicts, and those of
+packets, for flows that are marked and for flows of SACK that lose packets. With --cycles it prints
+oscillations of loops with too much gain: predicted, in the fluid and in packets. It takes about
+five minutes on one core.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ together) gives the decay of its slowest oscillation. The plant with packets in 
 (expected_queue) has a curve of decay over gain. This curve is shifted by the number of decibels
 that brings it nearest to the packets, as long as their probability is not cut off at zero; its zero
 is the onset. The interval of the onset comes from the seeds (jackknife, 95 %). The program prints
-the table of docs/explanation/theory.md, "The onset in packets"; --figure draws the first two cases.
+the table of docs/evidence/theory.md, "Onset in packets"; --figure draws the first two cases.
 It takes about ten minutes on one core.
 """
 

@@ -1,4 +1,4 @@
-"""Print the table of docs/howto/tune.md: real cases, tuned, then tested on other seeds.
+"""Print the table of docs/evidence/tuning.md: real cases, tuned, then tested on other seeds.
 
     .venv/bin/python bench/tune_cases.py [CASE…] [--trace FILE] [--seeds N] [--tuned FOLDER]
                                          [--real S]

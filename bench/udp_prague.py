@@ -6,7 +6,7 @@
 
 UDP-Prague runs unchanged on the real kernel in virtual time (`--engine kernel`), with the kernel's
 own `dualpi2` and CUBIC, and its numbers are kept in udp_prague.json; Prague is simulated. The
-program prints the table of docs/howto/real-kernel.md. The exit status is 1 if a figure is outside
+program prints the table of docs/evidence/programs.md. The exit status is 1 if a figure is outside
 its tolerance.
 """
 

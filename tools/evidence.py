@@ -25,6 +25,8 @@ FOLDER = ROOT / "docs" / "evidence"
 STAMP = re.compile(
     r"^\*Results version (?P<version>\d+), commit `(?P<commit>[0-9a-f]+)`\.\*$", re.M
 )
+#: A row of the summary: its last cells are a link to a page and the results version.
+SUMMARY = re.compile(r"\]\((?P<page>[\w-]+\.md)[^)]*\) \| (?P<version>\d+) \|$")
 VERSION = re.compile(r"^pub const RESULTS_VERSION: u32 = (\d+);$", re.MULTILINE)
 
 
@@ -130,6 +132,20 @@ def outdated() -> list[str]:
             )
         elif value.version == current and page.outdated:
             findings.append(f"tools/evidence.toml: {page.name} is current and needs no reason")
+    return findings
+
+
+def summary() -> list[str]:
+    """Return a finding for each row of the summary whose version is not that of its page."""
+    findings = []
+    for line in (FOLDER / "README.md").read_text(encoding="utf-8").splitlines():
+        row = SUMMARY.search(line)
+        value = stamp_of(row["page"]) if row else None
+        if row and value and value.version != int(row["version"]):
+            findings.append(
+                f"docs/evidence/README.md: {row['page']} is of results version {value.version}, "
+                f"not {row['version']}"
+            )
     return findings
 
 

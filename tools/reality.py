@@ -113,25 +113,18 @@ def page(packets: pl.DataFrame, kernel: pl.DataFrame) -> str:
     ]
     heads = [*AXES.values(), "figure", "Linux → Forebay", "× allowed"]
     return f"""\
-# Every law beside real Linux
+# Every law on real Linux
 
-```sh
-make reality
-```
+This page compares every law in the simulator with the same law on the real Linux kernel, over many links and loads.
 
-writes this page. Each of {cells} cells is a law on a link, and is run twice: simulated
-(`--engine packets`, {seeds_text(packets)}), and on the real Linux kernel in virtual time
-(`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](../howto/real-kernel.md)). There the senders and
-receivers are Linux's, and so is the queue where Linux has the law with these parameters; every
-other law judges packets of the kernel's TCP in a queue of ours.
-[cells.toml](../../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and
-DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and 200 ms, with drops
-and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
+Each of {cells} cells is a law on a link, and is run twice: simulated (`--engine packets`, {seeds_text(packets)}), and on the real Linux kernel in virtual time (`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](../howto/real-kernel.md)).
+In the latter, senders and receivers are Linux's, and so is the queue if Linux has the law with these parameters; every other law judges packets of the kernel's TCP in a queue of Forebay's.
+[cells.toml](../../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round-trip times of 10, 60 and 200 ms, with drops and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
+`make reality` makes this page.
 
 A figure agrees if the means are within {limits()}.
-*Proven* is a miss whose whole 95 % interval is outside, {_test(kernel)}; any other may be the
-chance of few seeds. [Real traffic in real time](reality-realtime.md) is the check of the guest
-itself, and [laws in a kernel](reality-attached.md) have a page of their own.
+*Proven* is a miss whose whole 95 % interval is outside, {_test(kernel)}; any other miss may be the chance of few seeds.
+[Real flows in real time](reality-realtime.md) check the guest itself, and [attached laws](reality-attached.md) have a page of their own.
 
 ## What agrees
 
@@ -139,8 +132,8 @@ itself, and [laws in a kernel](reality-attached.md) have a page of their own.
 {chr(10).join(_by(key, figures) for key in AXES)}
 {notes}## Misses
 
-{len(misses)} of {len(figures)} figures are outside, {len(proven)} of them proven. The proven ones,
-the largest first, as multiples of what is allowed:
+{len(misses)} of {len(figures)} figures are outside, {len(proven)} of them proven.
+The proven ones, the largest first, as multiples of the tolerance:
 
 {markdown_table(heads, map(_miss, proven)).rstrip()}
 """
@@ -166,7 +159,7 @@ def _percent(share: float) -> str:
 
 def _test(kernel: pl.DataFrame) -> str:
     """Return the sentence about the test of a miss."""
-    once, several = "that of one further run of ours where Linux ran once", "by Welch's t"
+    once, several = "by that of one further simulated run if Linux ran once", "by Welch's t"
     smallest, largest = _seeds(kernel)
     if largest == 1:
         return once

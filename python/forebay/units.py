@@ -1,4 +1,4 @@
-"""Types with a unit for the parameters of laws written in Python; see `docs/howto/prototypes.md`."""
+"""Types with a unit for parameters of laws written in Python; see `docs/howto/prototypes.md`."""
 
 from forebay._base.quantities import (
     BitsPerSecond,

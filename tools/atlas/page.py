@@ -186,17 +186,18 @@ def _shares(runs: Runs) -> list[Wish]:
 
     return [
         Wish(
-            "Equal shares",
+            "Fairness",
             f"by the mean of Jain's index {few(jain, index)}; with one queue for all flows "
             f"{few(own, index)}",
         ),
         Wish(
-            "All of the link", f"{few(up, _percent)} keep up at the most places, whatever the wait"
+            "A full link",
+            f"{few(up, _percent)} keep the goodput at the most points, at any delay",
         ),
         Wish(
-            f"Few drops where windows are below {SMALL:g} packets",
+            f"Few drops with windows below {SMALL:g} packets",
             ", ".join(
-                f"{law} ({100 * drops:.0f} % and a wait of {_ms(delay)} ms)"
+                f"{law} ({100 * drops:.0f} % and a delay of {_ms(delay)} ms)"
                 for law, drops, delay in small.rows()
             )
             + "; medians",
@@ -205,7 +206,7 @@ def _shares(runs: Runs) -> list[Wish]:
             [
                 Wish(
                     "Links left idle",
-                    f"{few(idle, _percent)} keep up at less than half of the places",
+                    f"{few(idle, _percent)} keep the goodput at less than half of the points",
                 )
             ]
             if (idle := [(law, share) for law, share in reversed(up) if share < MOSTLY])

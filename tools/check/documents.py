@@ -31,6 +31,7 @@ def check() -> Iterator[str]:
     yield from c_functions()
     yield from gallery_pictures()
     yield from evidence.outdated()
+    yield from evidence.summary()
     yield from unpinned()
 
 

@@ -1,4 +1,4 @@
-"""Write every generated page into the folder named on the command line."""
+"""Writes every generated page into the folder that the command line names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of the command line, written from the declarations of its commands."""
+"""Writes the reference of the command line from the declarations of its commands."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 HEAD = """\
-# The command line
+# Command line
 
-`forebay COMMAND --help` shows the same. An option that may be given several times says so.
+This page lists every command with its arguments and options.
+`forebay COMMAND --help` prints the same.
 """
 
 
@@ -25,7 +26,7 @@ def page() -> str:
 
 
 def _leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every command; those of a group under its name."""
+    """Yield every command with its name; a command of a group has the group's name before its own."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _leaves(command, f"{before}{name} ")
@@ -44,14 +45,14 @@ def _section(name: str, command: Any) -> str:
     lines = [f"## forebay {name}", "", _plain(command.help), "", f"```text\n{words}\n```", ""]
     rows = [(f"`{_metavar(argument)}`", argument) for argument in arguments]
     for option in options:
-        names = ", ".join(f"`{opt}`" for opt in [*option.opts, *option.secondary_opts])
+        names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
         value = _metavar(option)
         rows.append((f"{names} `{value}`" if value else names, option))
     if rows:
         lines += ["| | meaning | default |", "|---|---|---|"]
         lines += [
-            f"| {_cell(name_and_value)} | {_cell(_plain(param.help))} | {_default(param)} |"
-            for name_and_value, param in rows
+            f"| {_cell(label)} | {_cell(_plain(param.help))} | {_default(param)} |"
+            for label, param in rows
         ]
     return "\n".join(lines) + "\n"
 
@@ -65,17 +66,16 @@ def _metavar(param: Any) -> str:
 
 
 def _default(param: Any) -> str:
-    """Return the default of an option."""
-    default_text = getattr(param, "show_default", True)
-    if isinstance(default_text, str):
-        return default_text
-    if not default_text or param.default in (None, False, True) or callable(param.default):
+    show = getattr(param, "show_default", True)
+    if isinstance(show, str):
+        return show
+    if not show or param.default in (None, False, True) or callable(param.default):
         return ""
     return f"`{_cell(str(param.default))}`"
 
 
 def _plain(text: str | None) -> str:
-    """Return a text with one line per paragraph, as Markdown takes it."""
+    """Return a text with each paragraph in one line."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", (text or "").strip())
 
 

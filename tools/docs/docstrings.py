@@ -66,10 +66,10 @@ def markdown(text: str) -> str:
                 rows.append(f"- {label}: {description}" if description else f"- {label}")
             parts.append("\n".join([f"**{title}**\n", *rows]))
         elif title == "Examples":
-            parts.append(f"**{title}**\n\n```python\n{inspect.cleandoc(body)}\n```")
+            parts.append(f"**{title}**\n\n```pycon\n{inspect.cleandoc(body)}\n```")
         else:
             parts.append(f"**{title}**\n\n{body}" if title else _paragraphs(body))
-    return "\n\n".join(filter(None, parts)).replace("``", "`")
+    return re.sub(r"(?<!`)``(?!`)", "`", "\n\n".join(filter(None, parts)))
 
 
 def _paragraphs(text: str) -> str:

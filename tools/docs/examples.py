@@ -1,6 +1,6 @@
-"""An example of every kind of traffic for the page of scenarios. A test runs each."""
+"""Examples of every kind of traffic for the page of the scenario file; a test runs each of them."""
 
-#: The examples by kind of traffic, without a link and a law: a reader adds them to a scenario.
+#: Examples by kind, without a link and a law.
 TRAFFIC = {
     "ftp": """\
 ```toml
@@ -33,7 +33,7 @@ scale    = "2kB"           # a mean of scale/(shape - 1) = 10 kB
 shape    = 1.2
 ```
 
-The metrics `flow_completion_p50_s` and `flow_completion_p95_s` tell how long an answer takes.
+The metrics `flow_completion_p50_s` and `flow_completion_p95_s` report how long a response takes.
 """,
     "pages": """\
 ```toml
@@ -50,19 +50,19 @@ scale      = "3kB"
     "onoff": """\
 ```toml
 [[traffic]]
-kind     = "onoff"         # bursts of half a second on average, as long again without
+kind     = "onoff"         # bursts of half a second on average, and equally long pauses
 flows    = 4
 rtt      = "40ms"
 rate     = "2Mbit/s"
 on       = "500ms"
-on_shape = 1.5             # of heavy tail
+on_shape = 1.5             # heavy-tailed
 off      = "500ms"
 ```
 """,
     "cbr": """\
 ```toml
 [[traffic]]
-kind   = "cbr"             # 2 Mbit/s that no loss slows down, for two seconds
+kind   = "cbr"             # 2 Mbit/s for two seconds, regardless of losses
 flows  = 1
 rtt    = "40ms"
 packet = "500B"
@@ -82,7 +82,7 @@ pause = "1.587s"
 start = { uniform = ["0s", "20ms"] }
 ```
 
-The metrics `voice_delay_s`, `voice_jitter_s` and `voice_loss` tell what the calls get.
+The metrics `voice_delay_s`, `voice_jitter_s` and `voice_loss` report the quality of the calls.
 """,
     "frames": """\
 ```toml
@@ -105,8 +105,8 @@ stack  = "linux"
 ladder = ["500kbit/s", "1Mbit/s", "2.5Mbit/s"]
 ```
 
-The metrics `video_rate_bps` and `video_stalled` tell what the viewers get. Playing begins with the
-first segment, and goes on after a stall with the next one.
+The metrics `video_rate_bps` and `video_stalled` report the quality for the viewers.
+Playback begins with the first segment, and resumes after a stall with the next one.
 """,
     "arrivals": """\
 ```toml
@@ -117,53 +117,53 @@ destination = "192.168.1.0/24"
 start       = "1s"
 ```
 
-[arrivals.md](../howto/arrivals.md) has the formats and an example that runs.
+[Use your own packets](../howto/arrivals.md) has the formats and a complete example.
 """,
     "program": """\
 ```toml
 [[traffic]]
-kind   = "program"         # iperf3 as it is, over the sockets of a real kernel
+kind   = "program"         # unmodified iperf3, over the sockets of a real kernel
 flows  = 1
 server = "iperf3 -s"       # what it sends crosses the bottleneck
 client = "iperf3 -R -c $FOREBAY_SERVER -t 8"
-files  = "my.conf"         # all that its folder has
+files  = "my.conf"         # the only file in its folder
 packet = "1500B"
 rtt    = "40ms"
 start  = "1s"
 ```
 
-It runs with `--engine kernel`, and in real time with `--engine link`:
-[real-kernel.md](../howto/real-kernel.md#any-program). Other engines refuse it.
+Programs run with `--engine kernel`, and in real time with `--engine link` ([any program](../howto/real-kernel.md#any-program)).
+Other engines refuse them.
 """,
     "external": """\
 ```toml
 [[traffic]]
-kind  = "external"         # three flows of your own program, both ways
+kind  = "external"         # three flows of your own program, in both directions
 flows = 3
 rtt   = "40ms"
-loss  = "0.5%"             # at random, behind the queue
+loss  = "0.5%"             # random loss behind the queue
 ```
 
-A program sends these packets, in Rust, C or Python: [your-stack.md](../howto/your-stack.md). Without one,
-such as in `forebay run`, a scenario with external traffic is refused.
+A program in Rust, C or Python sends these packets ([Test your transport](../howto/your-stack.md)).
+`forebay run`, which has no such program, refuses a scenario with external traffic.
 """,
 }
 
 KERNEL = """\
 ```toml
 [kernel]
-tcp      = "vegas"        # whatever the traffic's own `tcp` is
+tcp      = "vegas"        # overrides the `tcp` of every traffic
 offloads = true
 sysctls  = { "net.ipv4.tcp_slow_start_after_idle" = 0 }
 ```
 
-`--engine kernel` follows it: [real-kernel.md](../howto/real-kernel.md); `--engine link` follows `pcap`.
-What else an engine passes over is a line, so that one scenario runs on all of them.
+`--engine kernel` uses the whole table ([Set up the hosts](../howto/real-kernel.md#set-up-the-hosts)), and `--engine link` only `pcap`.
+Other engines ignore the table with a remark, so that one scenario runs on all of them.
 """
 
 LINK = """\
-Two bottlenecks in a row, with traffic across both and across each. `[bottleneck]` is the first
-link, from `left` to `right`; a `path` names the nodes that the data passes:
+This scenario has two bottlenecks in a row, with traffic across both and across each.
+`[bottleneck]` is the first link, from `left` to `right`; a `path` names the nodes that the data passes:
 
 ```toml
 # chain.toml
@@ -181,7 +181,7 @@ to     = "far"
 rate   = "8Mbit/s"
 delay  = "5ms"
 buffer = "100p"
-law    = "droptail"                # always; without it, the law under test
+law    = "droptail"                # fixed; without this key, the law under test
 
 [[traffic]]
 label = "across both"

@@ -1,4 +1,4 @@
-"""The contents of every Parquet file: its rows, and its columns with their units."""
+"""The rows and columns of every Parquet file of a result, for the page of metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from forebay.report.tables import markdown_table
 
-#: A column: name, unit, meaning.
+#: The name, the unit and the meaning of a column.
 Column = tuple[str, str, str]
 
 
@@ -37,10 +37,10 @@ TRAFFIC: Column = ("traffic", "", "index of the `[[traffic]]`, from 0")
 CLASS: Column = ("class", "", "name of the class")
 DELAYS: list[Column] = [
     ("delay_s", "s", "upper end of the bin"),
-    ("packets", "packets", "how many waited so long, within `measure`"),
+    ("packets", "packets", "number of packets with such a delay, within `measure`"),
 ]
 
-#: The columns with which every file of `forebay run` and `forebay link` begins.
+#: Columns of each file of `forebay run` and `forebay link`.
 KEYS: list[Column] = [
     ("law", "", "label of the law"),
     ("point", "", "label of the point of the sweep; empty without a sweep"),
@@ -48,7 +48,7 @@ KEYS: list[Column] = [
     ("link", "", "name of the link"),
 ]
 
-#: State that laws and queues report: name, unit, meaning. No law reports all of it.
+#: Inner values that laws and queues report. Each law has some of them.
 REPORTED: list[Column] = [
     ("p", "1", "probability to signal a packet"),
     (
@@ -89,23 +89,23 @@ SAMPLES: list[Column] = [
     ("time_s", "s", "end of the interval of `sample`"),
     ("queue_pkts", "packets", "backlog at that time"),
     ("queue_bytes", "bytes", "backlog at that time"),
-    ("arrivals", "packets", "that came in the interval, dropped ones among them"),
+    ("arrivals", "packets", "arrivals in the interval, including dropped packets"),
     ("early_drops", "packets", "dropped as a signal of the law"),
     ("forced_drops", "packets", "dropped outright by the law or the queue"),
     ("overflow_drops", "packets", "dropped because the buffer was full"),
     ("marks", "packets", "CE-marked"),
-    ("departed_bytes", "bytes", "that left in the interval"),
+    ("departed_bytes", "bytes", "bytes that left in the interval"),
     ("capacity_bits", "bit", "that the link could have carried in the interval"),
 ]
 
-#: Files of `forebay run` and `forebay link`; `metrics` and `classes` also have the metrics.
+#: Files of `forebay run` and `forebay link`.
 FILES = [
     File(
         "metrics",
         "a run and link",
         [
-            ("parameters", "", "of the law at this point, as JSON"),
-            ("engine", "", "what made the run, such as packets; link of `forebay link`"),
+            ("parameters", "", "parameters of the law at this point, as JSON"),
+            ("engine", "", "engine of the run, such as packets; link for `forebay link`"),
         ],
         "a column for each key of the sweep, and each metric",
     ),
@@ -113,7 +113,7 @@ FILES = [
         "samples",
         "an interval of `sample`, at a link",
         SAMPLES,
-        "what the law and its queue report of themselves, below",
+        "the inner values that the law and its queue report, below",
     ),
     File("delays", "a bin of the queuing delay, at a link", DELAYS),
     File(
@@ -121,7 +121,7 @@ FILES = [
         "a flow, at a link that it crosses",
         [
             TRAFFIC,
-            ("flow", "", "number of the flow within its traffic, from 0"),
+            ("flow", "", "number of the flow within its traffic, counted from 0"),
             ("rtt_s", "s", "propagation of the flow both ways; null for packets from a file"),
             ("goodput_bps", "bit/s", "in-order data of the flow, within `measure`"),
         ],
@@ -136,11 +136,11 @@ FILES = [
     File("class_delays", "a class and a bin of its queuing delay", [CLASS, *DELAYS]),
     File(
         "transfers",
-        "a transfer that was done within `measure`",
+        "a transfer that was completed within `measure`",
         [
             TRAFFIC,
             ("packets", "packets", "size of the transfer"),
-            ("took_s", "s", "from the SYN to the last ACK"),
+            ("took_s", "s", "time from the SYN to the last ACK"),
         ],
     ),
     File(
@@ -149,8 +149,16 @@ FILES = [
         [
             ("time_s", "s", "end of the interval"),
             TRAFFIC,
-            ("flow", "", "index of the flow, from 0, in traffic of up to 20 flows; else null"),
-            ("quantile", "1", "share of the flows that got less, in larger traffic; else null"),
+            (
+                "flow",
+                "",
+                "index of the flow, counted from 0, in traffic of up to 20 flows; otherwise null",
+            ),
+            (
+                "quantile",
+                "1",
+                "share of the flows with less goodput, in larger traffic; otherwise null",
+            ),
             ("goodput_bps", "bit/s", "in-order data in the interval"),
         ],
     ),
@@ -165,7 +173,7 @@ VALIDATE = [
             ("scenario", "", "file of the scenario"),
             ("side", "", "`simulated` or `real`"),
             *KEYS[:3],
-            ("void", "", "whether the machine was late, so that the run does not count"),
+            ("void", "", "True if the machine was late, so that the run does not count"),
         ],
         "each metric, and `short_goodput_bps`, the goodput of the short transfers, in bit/s",
     ),
@@ -188,20 +196,20 @@ MAP = File(
     "a cell of the map",
     [
         ("flows", "flows", "number of flows"),
-        ("rtt_s", "s", "RTT; where `--rate` is a range, `rate_bps` in bit/s"),
-        ("gain_margin_db", "dB", "gain margin; null where there is no equilibrium"),
-        ("stable", "", "whether the loop is stable; null where there is no equilibrium"),
+        ("rtt_s", "s", "RTT; if `--rate` is a range, `rate_bps` in bit/s instead"),
+        ("gain_margin_db", "dB", "gain margin; null if there is no equilibrium"),
+        ("stable", "", "True if the loop is stable; null if there is no equilibrium"),
         ("rest", "", "where the queue rests"),
     ],
 )
 
 
 def sections() -> str:
-    """Return the part of the page of metrics that describes files."""
+    """Return the sections of the page of metrics that describe files."""
     return HEAD.format(keys=_columns(KEYS)) + "\n".join(
         [
             *(_section(file) for file in FILES),
-            "### What laws report\n\nColumns of `samples.parquet`; null under a law that has no "
+            "### Inner values of laws\n\nColumns of `samples.parquet`; null under a law that has no "
             f"such value.\n\n{_columns(REPORTED)}",
             DIFFERENCES,
             VALIDATE_HEAD,
@@ -212,8 +220,8 @@ def sections() -> str:
 
 
 def _section(file: File, of: str = "") -> str:
-    """Return the section of a file."""
-    more = f"\n{'And' if file.columns else 'It has'} {file.more}.\n" if file.more else ""
+    """Return the section of a file; `of` names its command if several have such a file."""
+    more = f"\nIt {'also ' if file.columns else ''}has {file.more}.\n" if file.more else ""
     columns = f"\n{_columns(file.columns)}" if file.columns else ""
     return f"### `{file.name}.parquet`{of}\n\nA row for {file.row}.\n{columns}{more}"
 
@@ -227,9 +235,10 @@ def _columns(columns: Sequence[Column]) -> str:
 HEAD = """
 ## Tables
 
-Parquet, in the folder of `--out` of `forebay run` and `forebay link`. Numbers are in the unit of
-their column: shares of 1, not percent. `classes`, `class_delays`, `traffic`, `transfers` and
-`goodput` are written where they have rows. In each file a row begins with
+`forebay run` and `forebay link` write these Parquet files to the folder of `--out`.
+Numbers are in the unit of their column: shares of 1, not percent.
+`classes`, `class_delays`, `traffic`, `transfers` and `goodput` are written if they have rows.
+In each file, a row begins with
 
 {keys}
 """
@@ -237,21 +246,17 @@ their column: shares of 1, not percent. `classes`, `class_delays`, `traffic`, `t
 DIFFERENCES = """\
 ### `differences.csv` and `differences.tex`
 
-Where two laws have two seeds in common, a run and a study have the difference of every pair of laws
-in each metric that the table shows: in `differences.csv` with a row for each, and in
-`differences.tex` as a table of LaTeX, with booktabs.
-`first` and `second` are the laws, and `difference` is the mean of the first less that of the second
-over the `seeds` that both have.
+If two laws have two seeds in common, a run and a study have the difference of every pair of laws in each metric that the table shows: as rows of `differences.csv`, and in `differences.tex` as a LaTeX table with booktabs.
+`first` and `second` are the laws, and `difference` is the mean of the first minus that of the second over the `seeds` that both have.
 `ci95` is half its 95 % confidence interval, and `p` is that of a paired t-test.
 p values are adjusted by Holm's method for the number of tests of the same metric.
-`beyond_chance` is true where p is below 0.05; these rows come first.
-Where all seeds give the same difference to the bit there is no interval and no test, and these
-three are empty.
+`beyond_chance` is true if p is below 0.05; these rows come first.
+If all seeds give the same difference to the bit, there is no interval and no test, and these three are empty.
 `point` is the label of the point, or "all points" for the means over all of them.
 """
 
 VALIDATE_HEAD = """\
-### Of other commands
+### Files of other commands
 
-These do not begin with the columns above.
+These files do not begin with the columns above.
 """

@@ -1,4 +1,4 @@
-"""The page of metrics, measures and tables."""
+"""Writes the page of metrics, measures and tables from their declarations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.docs import files
 
 
 def metrics() -> str:
-    """Return the page."""
+    """Return the page in Markdown."""
     of_runs = {entry["name"] for entry in _native.metrics()} - {COST}
     rows = [
         [
@@ -22,13 +22,14 @@ def metrics() -> str:
         for entry in _native.measures()
     ]
     head = (
-        "# Metrics and measures\n\n"
-        "Written from the declarations by `make docs`. The code is `crates/forebay-trace`;\n"
-        "[extend.md](../contribute/extend.md#add-a-metric) tells how to add to it.\n\n"
-        "Every run has the metrics, in `metrics.json` in s, bit/s and shares of 1; `costs.json`\n"
-        "has what differs from call to call, as `user_cpu_s`. `same_run` of `metrics.json` names\n"
-        "the laws and points whose seeds all gave the same run: together they are the evidence of\n"
-        "one. A paper's [claims](../howto/replay.md) take metrics and measures over any window.\n\n"
+        "# Metrics and files of a result\n\n"
+        "This page lists every metric of a run, and the columns of every table of a result.\n\n"
+        "It is generated from the declarations by `make docs`; the code is `crates/forebay-trace`, and [Extend Forebay](../contribute/extend.md#add-a-metric) has the steps to add a metric.\n\n"
+        "## Metrics and measures\n\n"
+        "Every run has the metrics.\n"
+        "`metrics.json` has them in s, bit/s and shares of 1; `costs.json` has what differs from call to call, such as `user_cpu_s`.\n"
+        "`same_run` of `metrics.json` names the laws and points whose seeds all gave the same run, and therefore count as one.\n"
+        "A paper's [claims](../howto/replay.md) use metrics and measures over any window.\n\n"
     )
     classes = [
         [f"`{entry['name']}`", entry["title"], entry["unit"], entry["doc"]]
@@ -51,41 +52,37 @@ def metrics() -> str:
 
 
 TRAFFIC = """
-## Traffic
+## Per-traffic results
 
-Where several `[[traffic]]` cross a link, a run in `metrics.json` and a line of `--json` say under
-`traffic`, by their labels, who gets what; `traffic.parquet` of a run and of a study has the same:
+If several `[[traffic]]` cross a link, `traffic` of each run in `metrics.json` and of each line of `--json` has these metrics by label.
+`traffic.parquet` of a run and of a study has the same:
 
 """
 
 CLASSES = """
 ## Classes
 
-Some [queues](queues.md) tell classes of packets apart: `dualpi2` has `l4s` and `classic`, `cake`
-its tins (`best-effort`, `background`, `video`, `voice`, or `precedence-0` to `precedence-7`), `fq`
-has `sparse` and `bulk`, by the list from which a packet leaves, and `priority` has `high` and
-`low`. For each class, a run in `metrics.json` and a line of `--json` have under `classes`:
+Some [queue disciplines](queues.md) distinguish classes of packets.
+`dualpi2` has `l4s` and `classic`; `cake` has its tins (`best-effort`, `background`, `video`, `voice`, or `precedence-0` to `precedence-7`); `fq` has `sparse` and `bulk`, by the list from which a packet leaves; `priority` has `high` and `low`.
+`classes` of each run in `metrics.json` and of each line of `--json` has for each class:
 
 """
 
 QACD = '''
 ## QACD
 
-The quadratic average of control deviation says how far the queue is from its set-point, in packets:
+The quadratic average of control deviation (QACD) is the distance of the queue from its set-point, in packets:
 
 ```
 QACD = sqrt( Σ (Q_i − Q_ref)² / (N + 1) )
 ```
 
-Q_i are the N samples of the queue within `measure`, one every `sample`, and Q_ref is the
-set-point: the scenario's `target`, or else each law's own. CoDel and other laws that do not steer
-their mean to a set-point are measured against their target.
-QACD counts both ways to miss. But for the N + 1, its square is the square of the mean distance
-plus the square of the deviation: a queue that rests 30 packets too high and one that swings
-around the set-point with a deviation of 30 both have 30. Less is better, and 0 is a queue that
-stands still at its set-point. A law without a set-point, such as `droptail`, has none unless the
-scenario has a `target`. The definition is eq. (17) of PI-PD
-([references.md](references.md)).
+Q_i are the N samples of the queue within `measure`, one every `sample`, and Q_ref is the set-point: the scenario's `target`, or else each law's own.
+CoDel and other laws that do not control their mean are compared with their target.
+QACD includes the error of the mean and the standard deviation: except for the N + 1, its square is the sum of their squares.
+A queue that is constantly 30 packets too long, and one that oscillates around the set-point with a standard deviation of 30 packets, both have a QACD of 30.
+A law without a set-point, such as `droptail`, has no QACD unless the scenario has a `target`.
+The definition is equation (17) of the PI-PD paper ([references](references.md)).
 
 ```python
 import forebay

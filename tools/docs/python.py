@@ -12,13 +12,35 @@ from tools.docs.docstrings import docstring, markdown, sections
 
 #: Modules and their public names by topic; an empty list stands for all names that a module defines.
 TOPICS: dict[str, list[tuple[str, list[str]]]] = {
-    "Running": [
-        (
-            "forebay",
-            ["run", "session", "laws", "queues", "schema", "Result"],
-        ),
+    "Run an experiment": [
+        ("forebay", ["run", "session", "laws", "queues", "schema", "Result"]),
     ],
-    "Errors": [
+    "Describe a link": [("forebay", ["Link", "LinkRange"])],
+    "Design and analyse a law": [
+        ("forebay", ["design", "stability_map"]),
+        ("forebay.control.designed_law", ["Design"]),
+        ("forebay.control.stability_map", ["StabilityMap"]),
+        ("forebay.control.loop", ["Loop"]),
+        ("forebay.control.margins", ["Margins"]),
+    ],
+    "Tune a law": [("forebay", ["tune"]), ("forebay.tuning.tuning", ["Tuning"])],
+    "Run and compare many experiments": [
+        ("forebay", ["study", "compare", "suite", "replay", "validate"]),
+        ("forebay.campaign.study", ["Study"]),
+    ],
+    "Write a law in Python": [("forebay", ["Controller", "Queue", "Packet"])],
+    "Run real traffic": [
+        ("forebay", ["link"]),
+        ("forebay.linux", ["Net", "Host", "Outcome", "run"]),
+    ],
+    "Test a transport": [("forebay", ["Network"])],
+    "Use the fluid model": [
+        (
+            "forebay.fluid",
+            ["run", "scenario", "halving", "Traces", "Model", "Bottleneck", "Class", "Change"],
+        )
+    ],
+    "Handle errors": [
         (
             "forebay",
             [
@@ -26,28 +48,6 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
                 *("Interrupted", "LinkError", "StoreError"),
             ],
         )
-    ],
-    "Studies": [("forebay", ["study"])],
-    "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
-    "A network for your tests": [("forebay", ["Network"])],
-    "Real traffic": [("forebay", ["link"]), ("forebay.linux", ["Net", "Host", "Outcome", "run"])],
-    "The fluid model": [
-        (
-            "forebay.fluid",
-            ["run", "scenario", "halving", "Traces", "Model", "Bottleneck", "Class", "Change"],
-        )
-    ],
-    "The control bench": [
-        ("forebay", ["Link", "design", "stability_map"]),
-        ("forebay.control.designed_law", ["Design"]),
-        ("forebay.control.loop", []),
-        ("forebay.control.margins", []),
-        ("forebay.control.stability_map", ["StabilityMap"]),
-    ],
-    "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate", "compare"])],
-    "Tuning": [
-        ("forebay", ["LinkRange", "tune"]),
-        ("forebay.tuning.recommendation", ["Tuning"]),
     ],
 }
 HEAD = """\

@@ -1,4 +1,4 @@
-"""The pages of the laws and of the queue disciplines."""
+"""Writes the pages of the laws and of the queue disciplines from their declarations."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ def _sections(entries: Iterable[RegistryEntry]) -> str:
 
 
 def laws() -> str:
-    """Return the page of the laws."""
+    """Return the page of the laws in Markdown."""
     head = (
-        "# The laws\n\n"
-        "Written from the declarations by `make docs`; `forebay laws NAME` prints the same.\n"
-        "A range is in the unit of its row; `p` is packets. To *signal* a packet is to mark it\n"
-        "where it is ECN-capable and its queue marks, and to drop it elsewhere.\n"
-        "[extend.md](../contribute/extend.md#add-a-control-law) tells how to add a law, [references.md](references.md) has the\n"
-        "sources in full.\n\n"
+        "# Laws\n\n"
+        "This page lists every control law with its equation, source and parameters.\n\n"
+        "It is generated from the declarations by `make docs`; `forebay laws NAME` prints the same.\n"
+        "A range is in the unit of its row; `p` is packets.\n"
+        "To *signal* a packet is to mark it if it is ECN-capable and its queue marks, and to drop it otherwise.\n"
+        "[References](references.md) has the sources in full, and [Extend Forebay](../contribute/extend.md#add-a-control-law) the steps to add a law.\n\n"
     )
     return head + _sections(_native.laws())
 
 
 def queues() -> str:
-    """Return the page of the queue disciplines."""
+    """Return the page of the queue disciplines in Markdown."""
     head = (
-        "# The queue disciplines\n\n"
-        "Written from the declarations by `make docs`; `forebay queues NAME` prints the same.\n\n"
-        "A discipline holds the packets of a queue, and acts on the verdicts of its laws. A law "
-        "names\n"
-        "its discipline in a [scenario](scenario.md), and `fifo` is the default:\n\n"
+        "# Queue disciplines\n\n"
+        "This page lists every queue discipline with its source and parameters.\n\n"
+        "It is generated from the declarations by `make docs`; `forebay queues NAME` prints the same.\n"
+        "A discipline holds the packets of a queue, and acts on the verdicts of its laws.\n"
+        "A law names its discipline in a [scenario](scenario.md); `fifo` is the default:\n\n"
         '```toml\n[[law]]\nkind  = "pi"\n'
         'queue = "priority"                       # or { kind = "priority", dscp = 46 }\n```\n\n'
-        "[extend.md](../contribute/extend.md#add-a-queue-discipline) tells how to add a discipline.\n\n"
+        "[Extend Forebay](../contribute/extend.md#add-a-queue-discipline) has the steps to add a discipline.\n\n"
     )
     return head + _sections(_native.queues())

@@ -1,9 +1,9 @@
-"""The documentation as a site: `make site` writes it into `site/`.
+"""Builds the documentation as a site with search: `make site` writes it to `site/`.
 
-The pages are those of the repository, at their paths, so that their links work on a forge as well.
-They are copied into a folder together with the pages that are generated from declarations, and
-MkDocs with the theme Material makes the site of them (docs/contribute/decisions/010). A file that a
-page links to, such as a source file, is copied as text.
+The pages are those of the repository, and keep their places, so that their links also work on a
+forge. They are copied together with the pages that are generated from declarations, and MkDocs
+with the theme Material makes the site (decision 010). A source file that a page links to is copied
+as text.
 
     python -m tools.docs.site [--out DIR]
 """
@@ -23,14 +23,14 @@ from pathlib import Path
 from tools.docs import commands, python
 
 ROOT = Path(__file__).parents[2]
-#: The pages that only the site has, with the functions that generate them.
+#: Pages that only the site has, with the functions that generate them.
 GENERATED = {"docs/reference/cli.md": commands.page, "docs/reference/python.md": python.page}
 #: Pages outside docs/.
 HOME = "README.md"
 OUTSIDE = [HOME, "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"]
 
-#: Sections of the site and their pages in order: a page, or the remaining pages of a folder. Pages
-#: that no section names come last.
+#: Sections of the site with their pages in order: a page, or the remaining pages of a folder.
+#: Pages that no section names come last.
 SECTIONS: dict[str, list[str]] = {
     "Start": ["docs/howto/install.md", "docs/tutorials/"],
     "How to": ["docs/howto/"],
@@ -46,12 +46,12 @@ SECTIONS: dict[str, list[str]] = {
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?(\))")
 CONSOLE = re.compile(r"^```console\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
-#: A script that the theme's search needs if the site is opened as files, and its usual address.
+#: The script that the search needs if the site is opened as files, and its address elsewhere.
 WORKER, WORKER_OUTSIDE = (
     "assets/javascripts/iframe-worker.js",
     "https://unpkg.com/iframe-worker/shim",
 )
-#: Suffixes of files that a browser displays.
+#: Suffixes of files that a browser shows without a change.
 SHOWN = {".md", ".png", ".svg", ".jpg"}
 
 
@@ -80,7 +80,7 @@ def stage(folder: Path) -> list[str]:
 
 
 def _sources() -> list[str]:
-    """Return every page of the repository."""
+    """Return the name of every page of the repository."""
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]
     return [*OUTSIDE, *(page.relative_to(ROOT).as_posix() for page in sorted(pages))]
 
@@ -132,7 +132,7 @@ def _linked(name: str, text: str, pages: set[str], linked: set[Path]) -> str:
 
 
 def _without_prompts(block: re.Match[str]) -> str:
-    """Return commands without the prompt, which the site's button would copy with them."""
+    """Return a block of commands without prompts, which the site's copy button would include."""
     lines = block[1].splitlines()
     if not all(line.startswith("$ ") for line in lines):
         return block[0]
@@ -140,7 +140,7 @@ def _without_prompts(block: re.Match[str]) -> str:
 
 
 def _listing(directory: str, texts: dict[str, str]) -> str:
-    """Return a page for a folder without one, which lists its contents."""
+    """Return a page that lists the contents of a folder without a README."""
     lines = [f"# {Path(directory).name.capitalize()}", ""]
     for name, text in texts.items():
         if name.startswith(f"{directory}/"):
@@ -162,27 +162,27 @@ def _title(text: str) -> str:
 
 
 def nav(names: Sequence[str], folder: Path) -> list[dict[str, object]]:
-    """Return the sections with their pages."""
+    """Return the navigation: each section with those of its pages that exist."""
     remaining = dict.fromkeys(name for name in names if name != HOME)
 
-    def entries(path: str) -> Iterator[object]:
-        if path.endswith("/"):
-            inside = [name for name in names if name.startswith(path) and name in remaining]
-            pages_inside = sorted(inside, key=lambda name: (not name.endswith("README.md"), name))
-            first = f"{path}README.md"
-            title = _title((folder / first).read_text("utf-8")) if first in remaining else path
-            for name in pages_inside:
+    def entries(entry: str) -> Iterator[object]:
+        if entry.endswith("/"):
+            inside = [name for name in names if name.startswith(entry) and name in remaining]
+            group = sorted(inside, key=lambda name: (not name.endswith("README.md"), name))
+            first = f"{entry}README.md"
+            title = _title((folder / first).read_text("utf-8")) if first in remaining else entry
+            for name in group:
                 del remaining[name]
-            if pages_inside:
-                yield {title: pages_inside}
-        elif path in remaining:
-            del remaining[path]
-            yield path
+            if group:
+                yield {title: group}
+        elif entry in remaining:
+            del remaining[entry]
+            yield entry
 
     # The home page must be at the top level for the theme to recognise it.
     sections: list[dict[str, object]] = [{"Forebay": HOME}] if HOME in names else []
     for section, pages in SECTIONS.items():
-        inside = [entry for entry_path in pages for entry in entries(entry_path)]
+        inside = [item for page in pages for item in entries(page)]
         if inside:
             sections.append({section: inside})
     if remaining:
@@ -191,7 +191,7 @@ def nav(names: Sequence[str], folder: Path) -> list[dict[str, object]]:
 
 
 def build(out: Path) -> None:
-    """Make the site.
+    """Build the site in `out`.
 
     Raises
     ------

@@ -56,7 +56,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// At `part` of the span.
+    /// Returns the value at the fraction `part` of the span.
     pub fn at(&self, part: f64) -> f64 {
         self.first + part * (self.last - self.first)
     }
@@ -88,6 +88,7 @@ fn seek(segments: &[Segment], from: usize, time_s: f64) -> usize {
 }
 
 impl History {
+    /// Returns an empty history that keeps the last `reach_s` seconds.
     pub fn new(reach_s: f64) -> History {
         History {
             segments: Vec::with_capacity(SOME),
@@ -97,6 +98,7 @@ impl History {
         }
     }
 
+    /// Appends a segment.
     pub fn push(&mut self, segment: Segment) {
         if self.segments.len() == self.segments.capacity() {
             // Room is made by forgetting first, so that all of it stays in the cache.
@@ -111,7 +113,7 @@ impl History {
         self.segments.push(segment);
     }
 
-    /// What one flow sent at `time_s`, in packets/s; nothing before the first segment.
+    /// Returns the rate of one flow at `time_s` in packets/s; zero before the first segment.
     #[inline]
     pub fn rate(&mut self, time_s: f64) -> f64 {
         if self.segments.is_empty() {

@@ -53,7 +53,10 @@ pub enum WindowControl {
     Reno,
     /// RFC 9438. `above` is α of the Reno-friendly window once it is past the window before the
     /// last reduction: 1 in the RFC, and in Linux as below it, 8/15.
-    Cubic { above: f64 },
+    Cubic {
+        /// α of the Reno-friendly window once it exceeds the one before the last reduction.
+        above: f64,
+    },
     /// RFC 8257.
     Dctcp,
     /// draft-briscoe-iccrg-prague-congestion-control.
@@ -72,11 +75,14 @@ pub enum Reduction {
 /// A sender of TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sender {
+    /// The rule of its window.
     pub control: WindowControl,
+    /// The way in which its packets in flight follow a reduction.
     pub reduction: Reduction,
 }
 
 impl Sender {
+    /// Reno (RFC 5681).
     pub const RENO: Sender = Sender {
         control: WindowControl::Reno,
         reduction: Reduction::Pause,

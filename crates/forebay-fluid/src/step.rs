@@ -64,6 +64,7 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// Returns the pace of steps of this kind.
     pub fn new(step: Step) -> Pace {
         let divided_by = match step {
             Step::Auto { divided_by } => f64::from(divided_by),
@@ -92,7 +93,7 @@ impl Pace {
         }
     }
 
-    /// Whether a step of `step_s` with this error counts; the step to try next is chosen by it.
+    /// Returns true if a step of `step_s` with this error is accepted, and chooses the next step.
     pub fn accepts(&mut self, step_s: f64, error: f64, rtt_s: f64) -> bool {
         if matches!(self.step, Step::Longest(_)) {
             return true;

@@ -106,8 +106,8 @@ impl Source {
         }
     }
 
-    /// What the sender will see during a step, with R continued along its slope: sets its
-    /// probabilities, and returns the time of the last.
+    /// Sets the signal probabilities that the sender sees during a step, with R extrapolated along its
+    /// slope, and returns the time of the last of them.
     pub fn observe(&mut self, start_s: f64, end_s: f64) -> f64 {
         let (low, high) = self.between_s;
         let (rtt_s, rtt_slope) = self.round;
@@ -128,6 +128,7 @@ impl Source {
         to_s
     }
 
+    /// Looks at the signal probabilities between two jumps.
     pub fn look_between_jumps(&mut self) {
         let last = (self.seen.checked_sub(1)).map_or(f64::NEG_INFINITY, |k| self.jumps_s[k]);
         let next = self.jumps_s.get(self.seen);
@@ -148,7 +149,7 @@ pub struct Queue {
     pub piece: Piece,
 }
 
-/// Of the queue's right-hand side.
+/// The pieces of the right-hand side of a queue's equation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piece {
     /// Empty, and less arrives than could leave.
@@ -185,11 +186,11 @@ pub struct ClassState {
     pub passing_on: f64,
 }
 
-/// What of one class comes to a queue, per second.
+/// The packets of one class that come to a queue, per second.
 #[derive(Clone, Copy, Default)]
 pub struct Entering {
     pub arriving: f64,
-    /// Without what the law drops.
+    /// The packets without those that the law drops.
     pub admitted: f64,
     pub marked: f64,
 }
@@ -222,8 +223,8 @@ pub struct System {
 }
 
 impl System {
-    /// Beside the equations the state that they start from: windows, then queues, then what senders
-    /// know beside their windows.
+    /// Returns the equations and their initial state: windows, then queues, then the senders'
+    /// auxiliary variables.
     pub fn new(model: &Model) -> Result<(System, Vec<f64>), ParamError> {
         let mut state: Vec<f64> = (model.classes.iter())
             .map(|class| class.initial_window_pkts)
@@ -279,6 +280,7 @@ impl System {
         Ok((system, state))
     }
 
+    /// Returns slopes of zero for a state of this size.
     pub fn no_slopes(&self, state: &[f64]) -> Slopes {
         Slopes {
             state: vec![0.0; state.len()],
@@ -290,8 +292,8 @@ impl System {
         }
     }
 
-    /// What an error of a state is beside, at least: a packet of a window, what is on the way of a
-    /// queue, and what a state is in a round trip.
+    /// Returns the smallest scale against which the error of each state is judged: one packet for a
+    /// window, one bandwidth-delay product for a queue, and 0.1 for an auxiliary variable.
     pub fn floors(&self, state: &[f64]) -> Vec<f64> {
         let mut floors = vec![1.0; state.len()];
         for (v, queue) in self.queues.iter().enumerate() {
@@ -313,7 +315,7 @@ impl System {
         source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>()
     }
 
-    /// Of a mean flow through the first bottleneck.
+    /// Returns the packets in flight of a mean flow through the first bottleneck.
     pub fn in_flight_pkts(&self, state: &[f64]) -> f64 {
         let (mut flows, mut pkts) = (0.0, 0.0);
         for &i in &self.queues[0].passing {
@@ -433,9 +435,9 @@ impl System {
         }
     }
 
-    /// Where in the step from `before` a queue leaves the piece that its slopes are of: the part of
-    /// it, by a line; `None` where none does by more than rounding. `queues_pkts` are what the
-    /// slopes lead to.
+    /// Returns the fraction of the step after which a queue leaves the piece of its right-hand side,
+    /// by linear interpolation from `before` to `queues_pkts`, the end of the step; `None` if no queue
+    /// leaves its piece by more than rounding.
     pub fn left(&self, before: &[f64], queues_pkts: &[f64], slopes: &[Slopes; 5]) -> Option<f64> {
         let mut earliest: Option<f64> = None;
         for (v, queue) in self.queues.iter().enumerate() {

@@ -230,7 +230,7 @@ impl Law for Lockstep {
 
 impl FluidLaw for Lockstep {}
 
-/// The relative errors of a law's numbers, as docs/howto/kernel.md states them. A law that estimates its load
+/// The relative errors of a law's numbers, as docs/evidence/kernel.md states them. A law that estimates its load
 /// designs from 30 bits of a square root, and its probability integrates what that leaves out.
 fn check(kind: &str, found: &Found, of_designs: f64) {
     let estimates = found.worst.iter().any(|(probe, _)| *probe == "load");

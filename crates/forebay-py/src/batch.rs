@@ -1,4 +1,4 @@
-//! A running batch as a Python object.
+//! A batch of runs as a Python object, and its results.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,48 +28,48 @@ pub struct PyBatch {
 
 #[pymethods]
 impl PyBatch {
-    /// Simulated time that has passed, over all there is: 0 to 1.
+    /// Returns the simulated time that has passed, as a fraction of that of all runs.
     fn progress(&self) -> f64 {
         self.batch.progress()
     }
 
-    /// Whether every run has ended.
+    /// True if every run has ended.
     #[getter]
     fn done(&self) -> bool {
         self.batch.done()
     }
 
-    /// What a reader must know of a run; nothing of simulated ones.
+    /// Remarks on runs for the reader; simulated runs have none.
     #[getter]
     fn remarks(&self) -> HashMap<(usize, usize, u64), Vec<String>> {
         HashMap::new()
     }
 
-    /// What a run leaves beside its trace; nothing of simulated ones.
+    /// Results of runs other than the trace; simulated runs have none.
     #[getter]
     fn extras(&self, py: Python) -> Py<PyDict> {
         PyDict::new(py).unbind()
     }
 
-    /// What a bar adds to the progress: nothing.
+    /// The text that a progress bar adds: nothing.
     #[getter]
     fn more(&self) -> &'static str {
         ""
     }
 
-    /// Ends the running runs soon, and starts no further one; interrupts hooks in Python. One that
-    /// catches its interruption takes further calls.
+    /// Ends the runs under way soon, starts no other, and interrupts laws in Python. A law that catches
+    /// the interruption needs further calls.
     fn cancel(&self) {
         self.batch.cancel();
     }
 
-    /// Fails each run that has been under way for longer than `most_s`.
+    /// Fails each run that has taken longer than `most_s`.
     fn fail_longer_than(&self, most_s: f64) {
         let most = Duration::try_from_secs_f64(most_s).unwrap_or(Duration::MAX);
         self.batch.fail_longer_than(most);
     }
 
-    /// What ended since the last call: (finished runs, failed runs).
+    /// Returns the runs that have ended since the last call: those that finished and those that failed.
     fn take(&self, py: Python) -> PyResult<(Vec<Py<Run>>, Vec<Fault>)> {
         let (mut runs, mut faults) = (Vec::new(), Vec::new());
         for finished in self.batch.take() {
@@ -93,7 +93,7 @@ impl PyBatch {
 }
 
 record! {
-    /// What was observed at one link.
+    /// The observations at one link.
     Observed(subclass) {
         /// Name of the link.
         link: String,
@@ -110,12 +110,12 @@ record! {
         flow_traffic: Option<Py<PyArray1<u32>>>,
         /// By flow, over the window of measurement.
         flow_goodput_bps: Option<Py<PyArray1<f64>>>,
-        /// Classes of the queue; empty where it tells none apart.
+        /// Classes of the queue; empty if it has none.
         classes: Vec<Py<ClassObserved>>,
-        /// Who gets what of the traffic that crosses the link; empty where it is one alone.
+        /// The traffic that crosses the link; empty if only one does.
         traffic: Vec<Py<TrafficObserved>>,
-        /// Transfers that were done, in order of time for each traffic: index into the point's
-        /// traffic, packets, and time from the SYN to the last ACK.
+        /// Completed transfers, in order of time within each traffic: index into the point's traffic,
+        /// packets, and time from the SYN to the last ACK.
         transfer_traffic: Option<Py<PyArray1<u32>>>,
         transfer_packets: Option<Py<PyArray1<u32>>>,
         transfer_s: Option<Py<PyArray1<f64>>>,
@@ -125,19 +125,19 @@ record! {
 }
 
 record! {
-    /// What one class of a queue met.
+    /// The observations of one class of a queue.
     ClassObserved {
         name: String,
         /// Name to value; NaN where no packet left.
         metrics: Py<PyDict>,
-        /// As `Observed` has them.
+        /// The bins of the delay, like those of `Observed`.
         delay_s: Option<Py<PyArray1<f64>>>,
         delay_packets: Option<Py<PyArray1<u64>>>,
     }
 }
 
 record! {
-    /// What one traffic got of a link, and what its packets met there.
+    /// The observations of one traffic at a link.
     TrafficObserved {
         /// Index into the point's traffic.
         traffic: u32,
@@ -154,7 +154,8 @@ record! {
         flows: u32,
         /// Row i covers the time from i to i + 1 times this.
         interval_s: f64,
-        /// What the columns are over the flows, from 0 to 1; empty where there is one for each.
+        /// The quantiles over the flows that the columns are, from 0 to 1; empty if there is a column
+        /// for each flow.
         quantiles: Vec<f64>,
         /// In bit/s.
         columns: Vec<Py<PyArray1<f32>>>,
@@ -176,7 +177,7 @@ pub struct Run {
 
 #[pymethods]
 impl Run {
-    /// A run with the observations at its links, such as one that a store has kept. The link under
+    /// Returns a run with the observations at its links, such as a run from the store. The link under
     /// test is first.
     #[new]
     fn new(
@@ -206,15 +207,15 @@ pub struct Fault {
     point: usize,
     law: usize,
     seed: u64,
-    /// What the law in Python did, or the text of a panic.
+    /// The error of the law in Python, or the text of a panic.
     message: String,
-    /// Whether the law in Python is at fault.
+    /// True if the law in Python is at fault.
     of_law: bool,
 }
 
 #[pymethods]
 impl Fault {
-    /// A run that another engine could not make.
+    /// Returns the failure of a run of another engine.
     #[new]
     #[pyo3(signature = (point, law, seed, message, *, of_law = false))]
     fn new(point: usize, law: usize, seed: u64, message: String, of_law: bool) -> Fault {
@@ -229,6 +230,7 @@ impl Fault {
 }
 
 impl Run {
+    /// Converts a finished run. Without `samples`, only metrics are kept.
     pub fn of(
         py: Python,
         key: Key,
@@ -311,7 +313,7 @@ impl Observed {
         Ok(())
     }
 
-    /// The same, with the same columns.
+    /// Returns a copy that shares the columns.
     fn copy(&self, py: Python) -> Observed {
         Observed {
             link: self.link.clone(),

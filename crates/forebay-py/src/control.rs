@@ -423,6 +423,7 @@ pub fn averaging_design<'py>(
     Ok(entry)
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<OperatingPoint>()?;
     module.add_class::<LawModel>()?;

@@ -347,6 +347,7 @@ impl ChangeInfo {
     }
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<PointInfo>()?;
     module.add_class::<LinkInfo>()?;

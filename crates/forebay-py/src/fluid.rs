@@ -225,7 +225,7 @@ impl FluidTrace {
     }
 }
 
-/// Of a model's classes.
+/// Returns the labels of a model's classes.
 pub fn labels(model: &Model) -> Vec<String> {
     let classes = model.classes.iter();
     classes.map(|class| class.label.clone()).collect()

@@ -111,6 +111,7 @@ fn failed(error: serde_json::Error) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(guest_check, module)?)?;
     module.add_function(wrap_pyfunction!(guest_orders, module)?)?;

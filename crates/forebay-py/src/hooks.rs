@@ -15,7 +15,7 @@ use pyo3::types::{PyBool, PyString};
 
 use crate::ScenarioError;
 
-/// What a prototype sees of its queue; the packet being sent is not in it.
+/// The queue as a prototype sees it, without the packet that is being sent.
 #[pyclass(frozen, get_all, module = "forebay")]
 pub struct Queue {
     /// Time since the start of the run.
@@ -58,7 +58,7 @@ impl Queue {
     }
 }
 
-/// What a prototype sees of a packet that comes or leaves.
+/// An arriving or departing packet as a prototype sees it.
 #[pyclass(frozen, get_all, module = "forebay")]
 pub struct Packet {
     bytes: u32,

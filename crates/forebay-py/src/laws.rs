@@ -1,6 +1,6 @@
 //! The registries of laws and of queue disciplines as Python values.
 
-use forebay_aqm::disciplines::{keys, of_law, DISCIPLINES};
+use forebay_aqm::disciplines::{keys, DISCIPLINES};
 use forebay_aqm::laws::LAWS;
 use forebay_aqm::{ConfiguredLaw, DisciplineSpec, LawSpec, QueueChoice};
 use forebay_scenario::set_value;

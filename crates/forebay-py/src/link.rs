@@ -499,6 +499,7 @@ pub fn link_enter(network: &str, user: Option<&str>) -> PyResult<()> {
     forebay_link::enter(network, user).map_err(failed)
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_run, module)?)?;
     module.add_function(wrap_pyfunction!(link_enter, module)?)?;

@@ -19,7 +19,7 @@ pub fn metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut registry::METRICS.iter())
 }
 
-/// What claims can ask for, the metrics first; as [`metrics`].
+/// Every measure that a claim can name, the metrics first, described like [`metrics`].
 #[pyfunction]
 pub fn measures(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut registry::all())

@@ -246,6 +246,7 @@ fn over() -> PyErr {
     PyRuntimeError::new_err("the network has finished")
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<Delivered>()?;
     module.add_class::<Lost>()?;

@@ -165,7 +165,7 @@ pub struct Plan {
     read: Option<Read>,
 }
 
-/// What a plan was read from, and as what.
+/// The inputs from which a plan was read, and the experiment that they gave.
 pub struct Read {
     pub experiment: Experiment,
     pub inputs: Inputs,

@@ -111,7 +111,7 @@ fn cubic_share(probability: f64, rtt_s: f64) -> f64 {
     window_law::cubic_share(probability, rtt_s)
 }
 
-/// How a link's flows answer a law, scaled to any number of flows and any mean round trip.
+/// The response of a link's flows to a law, scaled to any number of flows and any mean round trip.
 #[derive(Clone)]
 enum Kind {
     Reno,
@@ -246,6 +246,7 @@ fn settled<'py>(py: Python<'py>, found: &Equilibrium) -> PyResult<Settled<'py>> 
     Ok((outcome(found), queue_pkts, probability, there))
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<FlowModel>()?;
     module.add_function(wrap_pyfunction!(windows_pkts, module)?)?;

@@ -17,12 +17,12 @@ pub const GAINS: &str = "forebay.experiment.automatic_gains";
 
 /// Numbers of laws at a point: the number of the law, and its parameters.
 pub type PointGains<'py> = Vec<(usize, Vec<(String, Bound<'py, PyAny>)>)>;
-/// What a point sets, in the order of the sweep's keys.
+/// The values that a point sets, in the order of the sweep's keys.
 pub type Row<'py> = Vec<Bound<'py, PyAny>>;
 /// A link, (rate in bit/s, delay in s), another one, and the usual size of a packet in bytes.
 pub type Links = ((u64, f64), (u64, f64), u64);
 
-/// What is asked of a scenario beside its text.
+/// The arguments with which a scenario is read, besides its text.
 pub struct Asked<'py> {
     pub sets: Vec<(String, String)>,
     /// Names, or classes (or functions) that make a prototype.
@@ -190,6 +190,7 @@ record! {
     }
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<GainsRequest>()?;
     module.add_class::<Designed>()

@@ -100,6 +100,7 @@ impl SearchSpace {
     }
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<Conditions>()?;
     module.add_class::<SearchSpace>()

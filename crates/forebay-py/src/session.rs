@@ -15,7 +15,7 @@ use crate::control::fault;
 use crate::hooks::detached;
 use crate::ScenarioError;
 
-/// What passed at the bottleneck in one step.
+/// The events at the link under test in one step.
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub struct Step {
     /// Its end.
@@ -158,14 +158,14 @@ impl Session {
     }
 }
 
-/// How Python steers the law of a session.
+/// The way in which Python steers the law of a session.
 pub struct Steering {
     set_point: SetPoint,
     interval: Span,
 }
 
 impl Steering {
-    /// From texts such as "50p" and "10ms".
+    /// Reads texts such as "50p" and "10ms".
     pub fn read(set_point: &str, interval: &str) -> PyResult<Steering> {
         let refused = |key: &str, text: &str, allowed: String| {
             ScenarioError::new_err(format!("{key}: found \"{text}\", allowed: {allowed}"))
@@ -243,6 +243,7 @@ impl Session {
     }
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<Step>()?;
     module.add_class::<Session>()

@@ -81,6 +81,7 @@ pub fn tc_words(
     }))
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<TcWords>()?;
     module.add_function(wrap_pyfunction!(tc_words, module)?)

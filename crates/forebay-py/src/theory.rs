@@ -300,6 +300,7 @@ fn saturated_moments(
     ))
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<Loops>()?;
     module.add_function(wrap_pyfunction!(step_response, module)?)?;

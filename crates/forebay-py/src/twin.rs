@@ -57,6 +57,7 @@ pub fn law_twin(
     }))
 }
 
+/// Adds the functions and classes of this file to the module.
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<LawTwin>()?;
     module.add_function(wrap_pyfunction!(law_twin, module)?)

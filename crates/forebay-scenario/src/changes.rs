@@ -22,7 +22,7 @@ params! {
 /// Keys of `[bottleneck]` and `[[link]]` that may change.
 pub const LINK: &[&str] = &["rate", "delay", "buffer"];
 
-/// What `set` may name, in words.
+/// Returns the keys that `set` may change, in words.
 pub fn changeable() -> String {
     let mut all: Vec<String> = LINK.iter().map(|key| format!("bottleneck.{key}")).collect();
     all.push("link.N.KEY with the same keys".into());

@@ -7,7 +7,7 @@ use forebay_units::ParamError;
 /// Longest excerpt of the input that an error repeats, in characters.
 const EXCERPT: usize = 160;
 
-/// Where a key or value was written.
+/// The place where a key or value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Somewhere in the file, or missing from it.
@@ -21,11 +21,14 @@ pub enum Origin {
 /// A fault, before the name of the file is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
+    /// The place of the fault.
     pub origin: Origin,
+    /// The key, the value, and what is expected.
     pub error: ParamError,
 }
 
 impl Fault {
+    /// Returns a fault of `key`: the value `found`, and what is `allowed`.
     pub fn new(
         origin: Origin,
         key: impl Into<String>,
@@ -38,6 +41,7 @@ impl Fault {
         }
     }
 
+    /// Returns the error of a user: the fault, with the name of the file.
     pub fn in_file(self, file: &str) -> ScenarioError {
         ScenarioError {
             file: file.to_owned(),
@@ -66,7 +70,7 @@ impl ScenarioError {
         &self.fault.error.key
     }
 
-    /// What the key may be.
+    /// Returns what is expected of the value.
     pub fn allowed(&self) -> &str {
         &self.fault.error.allowed
     }

@@ -10,12 +10,14 @@ use crate::error::Fault;
 use crate::model::ProgramFile;
 use crate::tree::Section;
 
-/// The key of a link that names a file, that of traffic, and that of programs, which has several.
+/// The key of a link that names the file of a rate trace.
 pub const TRACE_KEY: &str = "rate_trace";
+/// The key of a traffic that names the file of recorded packets.
 pub const ARRIVALS_KEY: &str = "file";
+/// The key of a traffic that lists the files of its programs.
 pub const PROGRAM_KEY: &str = "files";
 
-/// Their contents come with the call; nothing is opened.
+/// The contents of the files that a scenario names. The caller supplies them; nothing is opened.
 #[derive(Default)]
 pub struct Files {
     contents: Vec<(String, Arc<[u8]>)>,
@@ -46,6 +48,7 @@ impl<K: std::hash::Hash + Eq, T> Parsed<K, T> {
 }
 
 impl Files {
+    /// Adds the contents of files, by name.
     pub fn add(&mut self, contents: Vec<(String, Vec<u8>)>) {
         let contents = contents.into_iter();
         self.contents

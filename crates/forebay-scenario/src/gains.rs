@@ -19,12 +19,15 @@ const ROOM_WITHOUT_QUEUE_PKTS: f64 = 1_048_576.0;
 pub struct GainsRequest {
     /// Number of its `[[law]]`; those that only `--law` names come last.
     pub law: usize,
+    /// The label of the law.
     pub label: String,
+    /// The kind of the law.
     pub kind: &'static str,
     /// Parameters that have numbers; of a sweep the first.
     pub given: Vec<(String, Value)>,
     /// Whether it closes one loop for each flow, and not one for all.
     pub per_flow: bool,
+    /// The load of the link.
     pub load: Load,
 }
 
@@ -33,6 +36,7 @@ pub struct GainsRequest {
 pub struct DesignedGains {
     /// As in [`GainsRequest`].
     pub law: usize,
+    /// The designed parameters.
     pub params: Vec<(String, Value)>,
 }
 
@@ -56,7 +60,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of these points, of which there is at least one.
+    /// Returns the load of these points, of which there must be at least one.
     pub fn of<'a>(points: impl Iterator<Item = &'a Scenario>) -> Load {
         let mut extremes = Extremes::default();
         points.for_each(|point| extremes.add(point));

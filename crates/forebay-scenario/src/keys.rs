@@ -15,11 +15,13 @@ pub struct KeyDoc {
     /// "" at the top, or "bottleneck", "link", "traffic (ftp)", "law", "sweep", "at",
     /// "kernel".
     pub section: String,
+    /// The name of the key.
     pub name: String,
     /// Base unit of the range; "" where there is none.
     pub unit: String,
     /// As a scenario would write it; `None` where the key is required or absent by default.
     pub default: Option<String>,
+    /// True if a value is required.
     pub required: bool,
     /// Smallest and largest value in base units, where there is a range.
     pub range: Option<(f64, f64)>,

@@ -35,7 +35,8 @@ params! {
     }
 }
 
-/// Which laws of the document take part, by index; adds those that only `--law` names.
+/// Returns the indices of the laws that take part, and adds to the document those that only `--law`
+/// names.
 ///
 /// # Errors
 /// A name that is not in the file and no known kind; no law at all.
@@ -185,7 +186,8 @@ fn may_run(document: &Document, options: &Options, table: &Table, labels: &[Stri
     })
 }
 
-/// Whether a law of `chosen` asks for numbers, in the document or at a point of the sweep.
+/// Returns true if a law of `chosen` asks for designed gains, in the document or at a point of the
+/// sweep.
 pub fn some_ask(document: &Document, chosen: &[usize], sweep: &Sweep) -> bool {
     let asks = |text: &str| Gains::from_value(&Value::Text(text.to_owned())) == Ok(Gains::Auto);
     let mut tables = chosen.iter().map(|law| &document.laws[*law]);

@@ -32,6 +32,7 @@
 //! → types (`model.rs`), some of which need designed gains first (`gains.rs`).
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod changes;
 mod document;

@@ -79,7 +79,9 @@ const SET: &str = "set";
 /// The options of one direction.
 #[derive(Clone, Debug)]
 pub struct DirectionChoice {
+    /// The options of the direction.
     pub options: DirectionOptions,
+    /// The law in its queue.
     pub law: LawChoice,
     /// In place of a rate.
     pub trace: Option<Arc<RateTrace>>,
@@ -92,6 +94,7 @@ pub struct LinkOptions {
     pub up: DirectionChoice,
     /// Server to client.
     pub down: DirectionChoice,
+    /// The options of the whole link.
     pub whole: WholeLinkOptions,
 }
 
@@ -102,14 +105,17 @@ pub struct LinkOption {
     pub name: String,
     /// What help calls its value: "RATE".
     pub placeholder: &'static str,
+    /// The shape of its value.
     pub shape: Shape,
     /// The default as text; `None` where there is none.
     pub default: Option<Value>,
+    /// The description.
     pub doc: String,
+    /// The group in help.
     pub group: OptionGroup,
 }
 
-/// Where help shows an option.
+/// The group of an option in help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionGroup {
     /// Of both directions.

@@ -7,11 +7,14 @@ use crate::law_choice::{law_kinds, law_named};
 /// Delay after the queue: the same for all flows, or spread over them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayRange {
+    /// The shortest delay.
     pub least: Span,
+    /// The longest delay.
     pub most: Span,
 }
 
 impl DelayRange {
+    /// Returns the range that has only `delay`.
     pub const fn of(delay: Span) -> DelayRange {
         DelayRange {
             least: delay,
@@ -124,13 +127,15 @@ impl ParamType for MeasureWindow {
 }
 
 words! {
-    /// What joins the emulator to a namespace.
+    /// The device that joins the emulator to a namespace.
     #[derive(Default)]
     pub enum DeviceKind {
         /// TUN where it can be opened, packet sockets otherwise.
         #[default]
         Any = "any",
+        /// TUN.
         Tun = "tun",
+        /// Packet sockets.
         Packets = "packets",
     }
 }

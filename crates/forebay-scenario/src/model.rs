@@ -14,8 +14,11 @@ use crate::senders::SenderSpec;
 /// One point of an experiment, before a law and a seed are chosen.
 #[derive(Clone, Debug)]
 pub struct Scenario {
+    /// The title.
     pub title: String,
+    /// The publication that the scenario reproduces, or an empty text.
     pub source: String,
+    /// The simulated time.
     pub duration: Span,
     /// Metrics are taken over (start, end].
     pub measure: (Time, Time),
@@ -29,9 +32,11 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// The number of the link under test, `[bottleneck]`: a run's metrics are those of its queue.
     pub tested: usize,
+    /// The traffic, by index.
     pub traffic: Vec<Traffic>,
     /// In order of time.
     pub changes: Vec<Change>,
+    /// The settings of hosts with a real kernel.
     pub kernel: KernelSettings,
 }
 
@@ -50,8 +55,10 @@ pub enum Offloads {
 /// A qdisc that holds a link to its rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shaper {
+    /// The token bucket filter tbf.
     #[default]
     Tbf,
+    /// The hierarchical token bucket htb.
     Htb,
 }
 
@@ -62,6 +69,7 @@ pub struct KernelSettings {
     pub given: bool,
     /// Congestion control of all flows, in place of their own.
     pub tcp: Option<String>,
+    /// The segmentation offloads.
     pub offloads: Offloads,
     /// Over a queue of the kernel's.
     pub shaper: Shaper,
@@ -91,6 +99,7 @@ pub struct Link {
     pub trace: Option<Arc<RateTrace>>,
     /// One way.
     pub delay: Span,
+    /// The size of the buffer.
     pub buffer: Buffer,
     /// Whether a signal may be a CE mark on an ECN-capable packet.
     pub ecn: bool,
@@ -113,6 +122,7 @@ impl Link {
 pub struct Traffic {
     /// Name in reports; "ftp" or "mice 2" where the file gives none.
     pub label: String,
+    /// The number of flows.
     pub flows: u32,
     /// Size on the wire of every data packet.
     pub packet: Bytes,
@@ -133,9 +143,11 @@ pub struct Traffic {
     pub group: Option<String>,
     /// The host at either end of its flows; `None` gives each flow its own.
     pub host: Option<String>,
+    /// The time at which its flows start.
     pub start: Instant,
     /// When the application stops offering new data; what is outstanding is still delivered.
     pub stop: Option<Instant>,
+    /// The behaviour of its flows.
     pub kind: TrafficKind,
     /// The numbers among the keys of its kind; keys without a value are left out.
     pub numbers: Vec<KeyNumber>,
@@ -144,8 +156,11 @@ pub struct Traffic {
 /// A number that a key has, in the key's base unit: "s", "bit/s", "B", "p", or "" for a pure one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyNumber {
+    /// The name of the key.
     pub name: &'static str,
+    /// The base unit.
     pub unit: &'static str,
+    /// The value in that unit.
     pub number: f64,
 }
 
@@ -159,6 +174,7 @@ impl Traffic {
 /// A time per flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instant {
+    /// The same time for every flow.
     At(Time),
     /// Drawn for each flow.
     Uniform(Time, Time),
@@ -172,25 +188,37 @@ pub enum TrafficKind {
     /// TCP connections with endless data for Exp(`on`), then silence for Exp(`off`); each flow
     /// starts silent.
     Mice {
+        /// The sender and receiver.
         tcp: Tcp,
+        /// The mean duration of a connection.
         on: Span,
+        /// The mean pause between connections.
         off: Span,
         /// A new connection keeps what ns-2's agents do not reset.
         ns2_reset: bool,
     },
     /// Packets at a constant rate without congestion control; `rate` is per flow.
     Cbr {
+        /// The rate of a flow.
         rate: Rate,
+        /// True if the packets are ECN-capable.
         ecn: bool,
     },
+    /// Sessions that request objects at Poisson times.
     Web(Web),
+    /// Sessions that load pages of objects.
     Pages(Pages),
+    /// Bursts of packets without congestion control.
     OnOff(OnOff),
+    /// Calls.
     Voice(Voice),
+    /// Periodic frames of several packets.
     Frames(Frames),
+    /// Viewers of adaptive video.
     Video(Video),
     /// Packets as they came once; they come to the first queue itself.
     Arrivals(Recorded),
+    /// Packets that the caller sends.
     External(External),
     /// Programs of the user's, on a real kernel.
     Program(Program),
@@ -249,8 +277,11 @@ impl TrafficKind {
 /// fresh connection (bigdeli's web traffic).
 #[derive(Clone, Debug)]
 pub struct Web {
+    /// The sender and receiver of each connection.
     pub tcp: Tcp,
+    /// The mean rate of requests of a session, per second.
     pub requests_per_s: f64,
+    /// The distribution of the size of an object.
     pub size: Pareto2,
     /// Most connections at one time; a request beyond them is lost.
     pub most_connections: u32,
@@ -260,6 +291,7 @@ pub struct Web {
 /// times between pages counted from the end of a page. The request itself is not sent.
 #[derive(Clone, Debug)]
 pub struct Pages {
+    /// The sender and receiver of each connection.
     pub tcp: Tcp,
     /// Pages of a session; no end where absent.
     pub pages: Option<u32>,
@@ -269,15 +301,18 @@ pub struct Pages {
     pub objects: u32,
     /// Mean of the exponential time between the starts of a page's objects.
     pub object_gap: Span,
+    /// The distribution of the size of an object.
     pub size: Pareto2,
 }
 
 /// Bursts of packets at `rate`, without congestion control (staqm, simulation 1).
 #[derive(Clone, Debug)]
 pub struct OnOff {
+    /// The rate during a burst.
     pub rate: Rate,
     /// Mean length of a burst: Pareto with `on_shape`, exponential where that is absent.
     pub on: Span,
+    /// The shape of the Pareto distribution of the length of a burst.
     pub on_shape: Option<f64>,
     /// Mean of the exponential time between bursts.
     pub off: Span,
@@ -286,6 +321,7 @@ pub struct OnOff {
     /// How flows arrive, up to as many as there are at one time; all at their start where
     /// absent.
     pub arrivals: Option<Arrivals>,
+    /// True if the packets are ECN-capable.
     pub ecn: bool,
 }
 
@@ -294,9 +330,11 @@ pub struct OnOff {
 pub struct Voice {
     /// Of the coder, without headers.
     pub rate: Rate,
+    /// The time between two packets.
     pub interval: Span,
     /// Without end where absent.
     pub talk: Option<Talk>,
+    /// True if the packets are ECN-capable.
     pub ecn: bool,
 }
 
@@ -314,23 +352,31 @@ impl Voice {
 /// Means of exponential talk spurts and pauses.
 #[derive(Clone, Copy, Debug)]
 pub struct Talk {
+    /// The mean length of a talk spurt.
     pub talk: Span,
+    /// The mean length of a pause.
     pub pause: Span,
 }
 
 /// Frames of several packets, which are sent at once at every `interval`.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
+    /// The number of packets of a frame.
     pub packets: u32,
+    /// The time between two frames.
     pub interval: Span,
+    /// True if the packets are ECN-capable.
     pub ecn: bool,
 }
 
 /// Words of a shell at both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
+    /// The command at the client.
     pub client: String,
+    /// The command at the server, if there is one.
     pub server: Option<String>,
+    /// True if its packets may be ECN-capable.
     pub ecn: bool,
     /// What their folder has; the scenario's own where there is nothing.
     pub files: Vec<ProgramFile>,
@@ -339,6 +385,7 @@ pub struct Program {
 /// A file that programs may read, as from the scenario's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramFile {
+    /// The name in the scenario.
     pub name: String,
     /// Of its contents: a run depends on them.
     pub digest: String,
@@ -348,6 +395,7 @@ pub struct ProgramFile {
 /// in his buffer (BBA-0).
 #[derive(Clone, Debug)]
 pub struct Video {
+    /// The sender and receiver of each segment.
     pub tcp: Tcp,
     /// Playing time of a segment.
     pub segment: Span,
@@ -369,6 +417,7 @@ impl Video {
 pub struct Recorded {
     /// Its name as the scenario has it.
     pub file: String,
+    /// The packets.
     pub packets: Arc<Packets>,
     /// Factor on times.
     pub scale: f64,
@@ -389,16 +438,22 @@ pub struct External {
 /// Poisson arrivals at the rate `per_s`·(1 + `swing`·cos(2π(t − `peak`)/`period`)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
+    /// The mean rate of arrivals, per second.
     pub per_s: f64,
+    /// The relative amplitude of the rate, 0 to 1.
     pub swing: f64,
+    /// The period of the rate.
     pub period: Span,
+    /// A time at which the rate is highest.
     pub peak: Time,
 }
 
 /// A size with P(size > x) = (1 + x/scale)^−shape: Pareto of the second kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pareto2 {
+    /// The shape.
     pub shape: f64,
+    /// The scale.
     pub scale: Bytes,
 }
 
@@ -416,6 +471,7 @@ pub enum EcnChoice {
 /// The hosts whose habits are the defaults of a traffic's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
+    /// The hosts of ns-2.
     Ns2,
     /// A present host with Linux.
     Linux,
@@ -424,7 +480,9 @@ pub enum Stack {
 /// A TCP sender and its receiver.
 #[derive(Clone, Debug)]
 pub struct Tcp {
+    /// The congestion control and its stack.
     pub sender: &'static SenderSpec,
+    /// The ECN capability.
     pub ecn: EcnChoice,
     /// Packets leave at a rate, instead of as ACKs come.
     pub pacing: bool,
@@ -434,9 +492,11 @@ pub struct Tcp {
     pub window_pkts: u32,
     /// Window after the handshake, in packets (RFC 5681 section 3.1).
     pub initial_window_pkts: u32,
+    /// The least retransmission timeout.
     pub min_rto: Span,
     /// Acknowledge every second packet, or after `ack_delay` (RFC 5681 section 4.2).
     pub delayed_ack: bool,
+    /// The longest delay of an ACK.
     pub ack_delay: Span,
     /// Number of initial ACKs sent without delay, as Linux's quick ACKs.
     pub quick_acks: u8,
@@ -447,7 +507,9 @@ pub struct Tcp {
 /// Something that changes while the simulation runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
+    /// The time of the change.
     pub at: Time,
+    /// The quantity that changes, and its new value.
     pub what: Setting,
 }
 

@@ -14,7 +14,7 @@ pub struct Offered {
     pub bps: f64,
 }
 
-/// What the first link carries at a point besides `ftp`.
+/// Returns the load of the first link at a point by traffic other than `ftp`.
 pub fn offered(point: &Scenario) -> Offered {
     let mut sum = Offered::default();
     for (index, traffic) in point.traffic.iter().enumerate() {

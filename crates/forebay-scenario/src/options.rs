@@ -7,8 +7,7 @@ use crate::law_choice::law_named;
 use crate::relink::Relink;
 use crate::tree::command_line_value;
 
-/// What `--set KEY=TEXT` means in every command: `text` as TOML, or as a plain text where it is
-/// not TOML.
+/// Reads the value of `--set KEY=TEXT`: TOML, or a plain text if `text` is not TOML.
 ///
 /// # Errors
 /// A TOML value that no key takes, such as a date.
@@ -22,6 +21,7 @@ pub fn set_value(key: &str, text: &str) -> Result<Value, ParamError> {
 /// A law that the caller brings.
 #[derive(Clone)]
 pub struct Own {
+    /// The specification of the law.
     pub spec: &'static LawSpec,
     /// Name in reports where nothing else names it.
     pub label: String,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Own {
     }
 }
 
-/// Whether this is the kind of a law in a file of Python, FILE.py:CLASS.
+/// Returns true if `kind` names a law in a Python file, FILE.py:CLASS.
 pub fn is_prototype(kind: &str) -> bool {
     kind.rsplit_once(':')
         .is_some_and(|(file, class)| file.ends_with(".py") && !class.is_empty())

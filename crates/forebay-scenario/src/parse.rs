@@ -25,7 +25,9 @@ const SENDER_KEY: &str = "tcp";
 /// Every law at every point with every seed.
 #[derive(Clone)]
 pub struct Experiment {
+    /// The title.
     pub title: String,
+    /// The publication that the experiment reproduces, or an empty text.
     pub source: String,
     /// 1, 2, and so on.
     pub seeds: Vec<u64>,
@@ -42,6 +44,7 @@ pub struct Point {
     pub label: String,
     /// Values of this point, by the keys of `[sweep]`.
     pub settings: Vec<(String, Value)>,
+    /// The scenario.
     pub scenario: Scenario,
     /// Each has been built once at this point's bottleneck, so building it again succeeds.
     pub laws: Vec<LawChoice>,
@@ -88,11 +91,12 @@ pub fn prototypes(
     laws::prototypes(&document, options).map_err(|fault| fault.in_file(file))
 }
 
-/// What a scenario is read from; a copy is cheap.
+/// The inputs from which a scenario is read; a copy is cheap.
 #[derive(Clone, Debug)]
 pub struct Inputs {
+    /// The text of the scenario.
     pub text: Arc<[u8]>,
-    /// What it is called in errors.
+    /// The name of the scenario in errors.
     pub file: String,
     /// Without files.
     pub options: Options,
@@ -186,11 +190,12 @@ impl Reading {
         }
     }
 
-    /// What the scenario is called in errors.
+    /// Returns the name of the scenario in errors.
     pub fn file(&self) -> &str {
         &self.file
     }
 
+    /// Returns the sweep.
     pub fn sweep(&self) -> &Sweep {
         &self.sweep
     }
@@ -221,19 +226,19 @@ impl Reading {
         self.located(self.requests(points))
     }
 
-    /// As [`gains_requests_at`](Reading::gains_requests_at), of a point that is there already.
+    /// Returns the requests for gains at a point that has been read already.
     ///
     /// # Errors
-    /// As there.
+    /// If [`gains_requests_at`](Reading::gains_requests_at) fails.
     pub fn gains_requests_of(&self, point: &Settings) -> Result<Vec<GainsRequest>, ScenarioError> {
         self.gains_requests_at(point.values().into_iter().map(|(_, value)| value).collect())
     }
 
-    /// As [`gains_requests`](Reading::gains_requests), for the link of one point. Senders that the
-    /// sweep compares meet the same law, since a queue does not know who sends.
+    /// Returns the requests for gains for the link of one point. Senders that the sweep compares get
+    /// the same gains, because a queue does not know its senders.
     ///
     /// # Errors
-    /// As there.
+    /// If [`gains_requests`](Reading::gains_requests) fails.
     pub fn gains_requests_at(&self, row: Vec<Value>) -> Result<Vec<GainsRequest>, ScenarioError> {
         let points = self.located(self.sweep.alike_but_for(SENDER_KEY, row))?;
         self.gains_requests(&points)

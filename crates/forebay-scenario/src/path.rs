@@ -9,7 +9,7 @@ use crate::document::{Document, SECTIONS};
 use crate::top::Top;
 use crate::tree::{Node, Table};
 
-/// Which table of the document.
+/// The identity of a table of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableId {
     Top,

@@ -3,20 +3,23 @@
 use forebay_units::cast::whole_i64;
 use forebay_units::{number_and_unit, unit, Value};
 
-/// Figures of a value between the ends: of a step, and of a sample.
+/// Significant digits of a step between the ends.
 pub const OF_STEPS: usize = 4;
+/// Significant digits of a sample between the ends.
 pub const OF_SAMPLES: usize = 6;
 /// Most steps of a range.
 const MOST_STEPS: usize = 10_000;
 /// Units whose values are whole where both ends are.
 const WHOLE: [&str; 3] = ["", "p", "B"];
-/// What a line of a sweep may have for one key.
+/// The values that a line of a sweep may have for a key, in words.
 pub const SHAPE: &str = "a list, or a range such as \"1..100Mbit/s log 7\" or \"20..300ms lin 4\"";
 
 /// Values between two ends, with even steps or even factors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
+    /// The low end.
     pub low: f64,
+    /// The high end.
     pub high: f64,
     /// As it is written; empty for plain numbers.
     pub unit: String,
@@ -95,7 +98,7 @@ impl Range {
         })
     }
 
-    /// Whether its values are drawn, and not counted off.
+    /// Returns true if the values are drawn, and not enumerated.
     pub fn is_sampled(&self) -> bool {
         self.steps.is_none()
     }

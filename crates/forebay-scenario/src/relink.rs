@@ -19,7 +19,9 @@ const LEAST_BUFFER_PKTS: f64 = 4.0;
 /// A bottleneck: its rate, and the delay to its far end, one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkPlace {
+    /// The rate.
     pub rate: Rate,
+    /// The propagation delay, one way.
     pub delay: Span,
 }
 
@@ -29,7 +31,7 @@ impl LinkPlace {
     }
 }
 
-/// From the link that a scenario is written for to another.
+/// The adaptation of a scenario to a link other than the one that it is written for.
 ///
 /// What is declared to follow the link's rate is scaled with it, and what is not, such as the rate
 /// of a call, stays. The usual round trip, twice the delay, becomes that of the new link; others
@@ -37,8 +39,11 @@ impl LinkPlace {
 /// packets of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relink {
+    /// The link that the scenario is written for.
     pub from: LinkPlace,
+    /// The link that it is adapted to.
     pub to: LinkPlace,
+    /// The size of a packet.
     pub packet: Bytes,
 }
 

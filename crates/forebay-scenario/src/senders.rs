@@ -9,6 +9,7 @@ use forebay_units::{ParamType, Shape, Value};
 pub struct SenderSpec {
     /// What `tcp` names.
     pub name: &'static str,
+    /// The sender in a few words.
     pub title: &'static str,
     /// How it recovers from loss.
     pub recovery: &'static str,
@@ -169,6 +170,7 @@ senders! {
 }
 
 impl SenderSpec {
+    /// Returns the sender of this name, if there is one.
     pub fn named(name: &str) -> Option<&'static SenderSpec> {
         SENDERS.iter().find(|sender| sender.name == name)
     }

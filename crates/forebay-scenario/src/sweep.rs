@@ -55,7 +55,9 @@ struct Line {
 pub struct Sample {
     /// "sobol", a scrambled sequence, or "latin", a hypercube.
     pub method: &'static str,
+    /// The number of points.
     pub points: usize,
+    /// The seed of the sampling.
     pub seed: u64,
     axes: Vec<(Key, Range)>,
 }
@@ -84,6 +86,7 @@ impl Settings {
         all.join(", ")
     }
 
+    /// Returns the keys that the point sets, with their values.
     pub fn values(&self) -> Vec<(String, Value)> {
         let value = |(key, node): &(Key, Node)| (key.name.clone(), node.to_value());
         self.settings.iter().map(value).collect()
@@ -98,6 +101,7 @@ impl Settings {
         fault
     }
 
+    /// Sets these keys in the document.
     pub fn apply(&self, document: &mut Document) {
         for (key, node) in &self.settings {
             document.put(&key.target, node.clone());
@@ -162,7 +166,7 @@ impl Sweep {
         })
     }
 
-    /// How ranges without steps are sampled, if there are such.
+    /// Returns the sampling of ranges without steps, if there are any.
     pub fn sample(&self) -> Option<&Sample> {
         self.sample.as_ref()
     }
@@ -180,7 +184,7 @@ impl Sweep {
         listed.chain(sampled.map(|(key, _)| key))
     }
 
-    /// What a point sets, in the order of its row.
+    /// Returns the keys that a point sets, in the order of its row.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.swept().map(|key| key.name.as_str())
     }

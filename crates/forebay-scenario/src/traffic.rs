@@ -48,8 +48,8 @@ pub struct TrafficSpec {
 }
 
 impl TrafficSpec {
-    /// Whether its number of flows is a key that may change, and not the file's, or the caller's to
-    /// use.
+    /// Returns true if the number of flows is a key that may change; for other kinds it follows from
+    /// the file, or the caller uses the flows.
     pub fn counts_flows(&self) -> bool {
         matches!(self.read, Read::Flows(_)) && self.kind != EXTERNAL
     }
@@ -264,7 +264,8 @@ fn size(section: &Section) -> Result<Pareto2, Fault> {
     Ok(Pareto2 { shape, scale })
 }
 
-/// Whether somebody is there to send what is `external`, and whether `programs` can be run.
+/// Reads the traffic. `external` traffic is accepted if a caller sends its packets, and `programs` if
+/// the engine can run them.
 ///
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.

@@ -8,12 +8,14 @@ use crate::error::{Fault, Origin};
 /// Longest text that is read, in bytes.
 const LONGEST: usize = 1 << 20;
 
+/// A value and the place where it was written.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub origin: Origin,
     pub data: Data,
 }
 
+/// The contents of a value.
 #[derive(Clone, Debug)]
 pub enum Data {
     /// A flag, a number or a text.
@@ -22,6 +24,7 @@ pub enum Data {
     Table(Table),
 }
 
+/// A table and the place where it was written.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub origin: Origin,
@@ -29,6 +32,7 @@ pub struct Table {
     pub entries: Vec<Entry>,
 }
 
+/// A key with its value.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: String,
@@ -57,6 +61,7 @@ impl Node {
         Node { origin, data }
     }
 
+    /// Returns the value without its place.
     pub fn to_value(&self) -> Value {
         match &self.data {
             Data::Plain(value) => value.clone(),
@@ -71,6 +76,7 @@ impl Node {
         }
     }
 
+    /// Returns the text, if the value is one.
     pub fn text(&self) -> Option<&str> {
         match &self.data {
             Data::Plain(Value::Text(text)) => Some(text),
@@ -80,6 +86,7 @@ impl Node {
 }
 
 impl Table {
+    /// Returns an empty table.
     pub fn empty(origin: Origin) -> Table {
         Table {
             origin,
@@ -87,10 +94,12 @@ impl Table {
         }
     }
 
+    /// Returns the entry of a key.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
+    /// Returns the text of a key, if its value is one.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.entry(name)?.node.text()
     }
@@ -148,6 +157,7 @@ pub struct Section<'a> {
 }
 
 impl Section<'_> {
+    /// Returns the dotted path of a key of this section.
     pub fn key(&self, key: &str) -> String {
         match self.name {
             "" => key.to_owned(),
@@ -155,7 +165,7 @@ impl Section<'_> {
         }
     }
 
-    /// Where `key` is written, or else its table.
+    /// Returns the place where `key` is written, or else that of its table.
     pub fn origin(&self, key: &str) -> Origin {
         match self.table.entry(key) {
             Some(entry) => entry.origin,
@@ -163,11 +173,12 @@ impl Section<'_> {
         }
     }
 
+    /// Returns the fault of a key: the value `found`, and what is `allowed`.
     pub fn fault(&self, key: &str, found: impl ToString, allowed: impl Into<String>) -> Fault {
         Fault::new(self.origin(key), self.key(key), found, allowed)
     }
 
-    /// `error` under this section's name.
+    /// Returns `error` with the name of this section before its key.
     pub fn locate(&self, error: ParamError) -> Fault {
         self.fault(&error.key, error.found, error.allowed)
     }

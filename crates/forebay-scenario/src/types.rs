@@ -120,7 +120,9 @@ impl ParamType for Label {
 /// A law that a link has of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FixedLaw {
+    /// The kind of the law.
     pub kind: String,
+    /// The parameters that were set.
     pub given: Vec<(String, Value)>,
 }
 
@@ -204,7 +206,9 @@ impl<T: ParamType> ParamType for Maybe<T> {
 /// Room for waiting packets: a number of them, of bytes, or the time in which the link sends them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BufferSize {
+    /// A number of packets or bytes.
     Room(Buffer),
+    /// The time in which the link sends the buffer.
     Time(Span),
 }
 

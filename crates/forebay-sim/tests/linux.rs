@@ -52,9 +52,15 @@ fn flows_fill_the_link_and_share_it() {
 #[test]
 fn runs_repeat_exactly() {
     let [first, again] = [(); 2].map(|()| simulate(r#"tcp = "linux-cubic""#));
-    assert_eq!(first.samples.queue_pkts, again.samples.queue_pkts);
+    assert_eq!(
+        first.links[0].samples.queue_pkts,
+        again.links[0].samples.queue_pkts
+    );
     assert_eq!(first.flows, again.flows);
-    assert_eq!(first.forwarded_packets, again.forwarded_packets);
+    assert_eq!(
+        first.links[0].forwarded_packets,
+        again.links[0].forwarded_packets
+    );
 }
 
 /// Growth counts acknowledged packets: it takes the same losses to hold the window whether ACKs

@@ -18,7 +18,7 @@ from forebay._base.metrics import METRICS, MORE_IS_BETTER, TRAFFIC_METRICS
 from forebay._base.words import in_figures
 from forebay._native import RESULTS_VERSION, __version__
 from forebay.campaign import study_files as tables
-from forebay.campaign.study import Effect, effects
+from forebay.campaign.study import effects
 from forebay.experiment.table import EMPTY, Cell, RunTable
 from forebay.report import answers, parts
 from forebay.report.plot import Plot, one_panel, styled
@@ -291,9 +291,13 @@ def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bo
         differences=Differences.of(study.differences(metrics), {}),
         differences_note=DIFFERENCES_NOTE,
         gains=tables.gains_table(study),
-        axes=[
-            (_title(study, key), f"{study.points.settings[key].n_unique():,}") for key in study.axes
-        ],
+        axes=Table(
+            ["Axis", "Values"],
+            [
+                [_title(study, key), f"{study.points.settings[key].n_unique():,}"]
+                for key in study.axes
+            ],
+        ),
         command=command,
         cite=f"forebay {__version__}, results version {RESULTS_VERSION}, study "
         f"{study.points.digest}",
@@ -330,9 +334,19 @@ def _figures(
     return [(title, plot.svg(title)) for title, plot in plots]
 
 
-def _effects(study: Study, metric: str) -> list[Effect] | None:
+def _effects(study: Study, metric: str) -> Table | None:
     """Return the effects of the axes; None without SALib, for a sample."""
     try:
-        return effects(study, metric)
+        indices = effects(study, metric)
     except ImportError:
         return None
+    rows = [
+        [
+            effect.law,
+            effect.axis,
+            f"{effect.first:.2f}",
+            f"{effect.total:.2f}" if effect.total == effect.total else "–",
+        ]
+        for effect in indices
+    ]
+    return Table(["Law", "Axis", "First-order", "Total"], rows, keys=2)

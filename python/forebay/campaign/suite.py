@@ -257,17 +257,17 @@ class Suite:
         from forebay._base.terminal_table import Column, RowGroup, printed, show
         from forebay.campaign import suite_page as page
 
-        shown = page.comparison(self)
-        columns = [Column("law", left=True), *map(Column.from_heading, shown.heads[1:])]
-        return printed(lambda screen: show(screen, columns, [RowGroup(shown.rows, "")]))
+        table = page.comparison(self)
+        columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
+        return printed(lambda screen: show(screen, columns, [RowGroup(table.rows, "")]))
 
     def _repr_html_(self) -> str:
         from forebay.campaign import suite_page as page
         from forebay.report import notebook
 
-        shown = page.comparison(self)
+        table = page.comparison(self)
         figure = self.plot() if self.whole() else None
-        return notebook.html(self.settings.title, shown.heads, shown.rows, figure)
+        return notebook.html(self.settings.title, table.heads, shown.rows, figure)
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the means of each law in each case, for JSON."""

@@ -191,6 +191,7 @@ def write(
         [*overview, *of_cases],
         watch,
         **_shared(suite, command),
+        answers=[f"{item.need}: {item.text}" for item in advice(suite)],
         overview=overview,
         cases=[
             (case, figure, _case_table(case, suite.laws))

@@ -105,7 +105,7 @@ def markdown(
 
 def _title(engines: Sequence[str]) -> str:
     usual = list(engines) == list(SIDES)
-    return "Simulated and real flows compared" if usual else "Engines compared"
+    return "Real flows in real time" if usual else "Engines compared"
 
 
 def _values(

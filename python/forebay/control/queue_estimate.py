@@ -49,7 +49,7 @@ ROUGH = 0.07
 WIDTHS = (0.03, 0.06, 0.12)
 #: Smallest retransmission timeout of Linux and ns-2, in seconds.
 TIMEOUT_S = 0.2
-#: Relative error of the model of TCP over the random links of docs/howto/identify.md.
+#: Relative error of the model of TCP over the random links of docs/evidence/identify.md.
 LAW_ERROR = 0.2
 #: Smallest fraction of the RTT that is propagation; a smaller one means that the step is not an
 #: RTT.

@@ -136,7 +136,7 @@ def _site(target: Device, law: str, rate: str | None, buffer: str | None, *, ecn
     """Return the record of a law, without its parameters. Raises `ScenarioError`."""
     if rate is None:
         if buffer is not None:
-            raise ScenarioError("--buffer: found without --rate, allowed: with it")
+            raise ScenarioError("--buffer requires --rate")
         rate_bps, before = devices.rate_of(target), None
     else:
         rate_bps = round(_native.quantity("--rate", rate, "rate"))
@@ -184,8 +184,8 @@ def _plan_own_qdisc(attached: Attached, target: Device, notes: list[str]) -> Att
     words = _own_qdisc(attached, target, shapes=shapes)
     if not attached.made:
         raise ScenarioError(
-            f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has no "
-            f"queue before the shaper of {name}"
+            f"--rate is missing; expected a rate such as 15Mbit/s, since Linux's {words.qdisc} has "
+            f"no queue before the shaper of {name}"
         )
     attached = replace(attached, engine=words.qdisc)
     notes += [
@@ -331,7 +331,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     ifindex = devices.index(name)
     if ifindex is None or not devices.is_there(attached, devices.installed(name, ifindex)):
         raise ScenarioError(
-            f'DEV: found "{shown(device)}", which is gone, allowed: `forebay detach '
+            f'DEV: "{shown(device)}": its law is gone; remove the record with `forebay detach '
             f"{quoted(device)}`"
         )
     if attached.engine not in FRONTS:
@@ -345,7 +345,8 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     if rate is not None:
         if "shaper" not in attached.made:
             raise ScenarioError(
-                f'rate: found "{rate}", allowed: with a shaper that `forebay attach --rate` made'
+                f'rate: "{rate}": no shaper of forebay is here; a rate can be changed only after '
+                "`forebay attach --rate`"
             )
         new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
     old, new_twin = _twin(attached), _twin(new)
@@ -355,8 +356,8 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     ]
     if started and changes:
         raise ScenarioError(
-            f"set: found {', '.join(changes)}, from which the law starts ({', '.join(started)}), "
-            "allowed: detach, and attach anew"
+            f"set: {', '.join(changes)} gives the law its first state ({', '.join(started)}) and "
+            "cannot be changed while it runs; detach the law and attach it anew"
         )
     programs.need_capabilities(programs.LAW, "set")
     if rate is not None and new.engine == CLASSIFIER:
@@ -449,10 +450,10 @@ def _factor(x: float) -> int:
 def _front(front: str | None, law: str, twin: LawTwin | None, *, shapes: bool, ecn: bool) -> str:
     """Return where the law is installed. Raises `ScenarioError` where it cannot be."""
     if front is not None and front not in FRONTS:
-        raise ScenarioError(f'--front: found "{front}", allowed: {", ".join(FRONTS)}')
+        raise ScenarioError(f'--front: "{front}" is not valid; expected {", ".join(FRONTS)}')
     if front is not None and twin is None:
         raise ScenarioError(
-            f'--front: found "{front}" with {law}, allowed: with a law in fixed point'
+            f'--front: "{front}": {law} has no fixed-point form; expected a law with one'
         )
     if twin is not None:
         programs.need_types()
@@ -460,21 +461,20 @@ def _front(front: str | None, law: str, twin: LawTwin | None, *, shapes: bool, e
         return CLASSIFIER
     if front == CLASSIFIER:
         raise ScenarioError(
-            "--front: found a kernel without tbf, allowed: one with sch_tbf, or --front qdisc"
+            "--front: this kernel has no tbf; expected one with sch_tbf, or --front qdisc"
         )
     if not programs.offers(*OWN_QDISC):
         without = "neither tbf nor " if front is None else "no "
         raise ScenarioError(
-            f"--front: found Linux {os.uname().release} with {without}qdiscs of BPF, allowed: 6.16 "
-            "and later with CONFIG_NET_SCH_BPF, or sch_tbf and --front classifier"
+            f"--front: Linux {os.uname().release} has {without}qdiscs of BPF; expected 6.16 or "
+            "later with CONFIG_NET_SCH_BPF, or sch_tbf and --front classifier"
         )
     if not shapes:
-        raise ScenarioError("--rate: found none, allowed: such as 15Mbit/s, since a qdisc shapes")
-    if ecn:
         raise ScenarioError(
-            "--ecn: found with a qdisc, allowed: with --front classifier, since the kernel lets no "
-            "qdisc of BPF mark"
+            "--rate is missing; expected a rate such as 15Mbit/s, since a qdisc shapes"
         )
+    if ecn:
+        raise ScenarioError("--ecn: a qdisc of BPF cannot mark packets; use --front classifier")
     return QDISC
 
 
@@ -515,7 +515,7 @@ def _own_qdisc(attached: Attached, target: Device, *, shapes: bool) -> _native.T
     if words is None:
         laws = ", ".join(sorted(filter(programs.has_header, registries.laws())))
         raise ScenarioError(
-            f'LAW: found "{attached.law}", allowed: {laws}, or one that is a qdisc of Linux'
+            f'LAW: "{attached.law}" is not valid; expected {laws}, or a qdisc of Linux'
         )
     return words
 
@@ -529,9 +529,9 @@ def _designed(
 
     unknown = sorted(set(design) - {"flows", "rtt", "tcp"})
     if unknown or "rtt" not in design:
-        fault = unknown[0] if unknown else "no rtt"
+        fault = f'"{unknown[0]}" is not a key' if unknown else "rtt is missing"
         raise ScenarioError(
-            f"--design: found {fault}, allowed: flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
+            f"--design: {fault}; expected flows=N,rtt=TIME, each also LOW..HIGH, and tcp=NAME"
         )
     tcp = design.get("tcp", PLAIN)
     if tcp not in SENDERS:

@@ -202,7 +202,8 @@ class RealRuns:
             again = list(self._again)
         if not again:
             return ""
-        return f"; {len(again)} attempts void and repeated, last: {again[-1]}"
+        attempts = "attempt" if len(again) == 1 else "attempts"
+        return f"; {len(again)} {attempts} void and repeated, last: {again[-1]}"
 
     def progress(self) -> float:
         """Return the share of the time that has passed."""

@@ -38,7 +38,7 @@ MARGINS: list[tuple[str, str, Callable[[Margins], float]]] = [
     ("phase margin", "{:.1f}°", lambda margins: margins.phase_deg),
     ("gain margin", "{:.1f} dB", lambda margins: margins.gain_db),
     ("delay margin", "{:.3g} ms", lambda margins: 1e3 * margins.delay_s),
-    ("peak sensitivity", "{:.3g}", lambda margins: margins.sensitivity),
+    ("sensitivity peak", "{:.3g}", lambda margins: margins.sensitivity),
 ]
 
 
@@ -311,13 +311,13 @@ def show_range(console: Console, result: RangeDesign) -> None:
     peak = max(loop.peak for loop in result.loops)
     settling_s = max(loop.settling_s for loop in result.loops)
     verdict = (
-        f"{title} is stable and robust at every corner of the range (peak sensitivity at most "
+        f"{title} is stable and robust at every corner of the range (sensitivity peak at most "
         f"{peak:.2f}, limit {ROBUST_PEAK:g}); it settles within {settling_s:.2g} s."
     )
     console.print(verdict, markup=False)
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in ("rate", "RTT", "flows", "peak\nsensitivity", "settling\ntime", "own K_i,\nfactor"):
+    for head in ("rate", "RTT", "flows", "sensitivity\npeak", "settling\ntime", "own K_i,\nfactor"):
         table.add_column(head, justify="right", vertical="bottom")
     for corner, loop, own in zip(result.corners, result.loops, result.own, strict=True):
         table.add_row(
@@ -349,7 +349,7 @@ def show_range(console: Console, result: RangeDesign) -> None:
     print_item(
         console,
         f"K_p = {gains.k_p:.4g}, K_i = {gains.k_i:.4g}/s every {1e3 * gains.interval_s:.3g} ms: "
-        f"the largest K_i with a peak sensitivity of at most {ROBUST_PEAK:g} at every corner.",
+        f"the largest K_i with a sensitivity peak of at most {ROBUST_PEAK:g} at every corner.",
     )
     _show_law(console, result.law, result.params)
 

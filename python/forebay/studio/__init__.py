@@ -34,7 +34,6 @@ from dataclasses import dataclass, field
 
 from forebay._base.errors import ParameterError
 
-
 HOST = "127.0.0.1"
 
 

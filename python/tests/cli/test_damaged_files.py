@@ -130,7 +130,8 @@ def test_a_damaged_table_of_a_study_is_refused(tmp_path: Path, cli: Cli) -> None
     done = cli("compare", "study", "study")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: study: is not a result of forebay study, or is damaged (study.json, frame.parquet): "
+        "error: study: is not a result of forebay study, or is damaged (study.json, "
+        "frame.parquet): "
         "its contents are not those that study.json describes (SHA-256)\n"
     )
     # An older result has no hash: another process tries the file first.

@@ -156,7 +156,7 @@ def test_a_part_does_not_replace_the_whole(scenario: Path) -> None:
     before = numbers.read_bytes()
     status, _, errors = interrupt(scenario, 1, *whole)
     assert status == 130, errors
-    assert "results/two has these runs and more, and is left as it is" in errors
+    assert "results/two already has these runs and more" in errors
     assert numbers.read_bytes() == before
 
 

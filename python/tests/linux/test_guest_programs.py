@@ -88,7 +88,7 @@ def test_a_study_keeps_the_output_of_programs(on: str, tmp_path: Path, cli: Cli)
     done = cli(*words)
     # What it says of itself is no failure of the study.
     assert done.returncode == 0, done.stderr
-    assert "4 runs made, 0 were in the store" in done.stdout
+    assert "4 new, 0 from the store" in done.stdout
     assert re.search(r"4 runs: `cat words.*` of client ended with status 7: bad", done.stderr)
     folders = sorted((tmp_path / "out/outputs").iterdir())
     assert [it.name for it in folders] == ["codel-p0-1", "codel-p0-2", "codel-p1-1", "codel-p1-2"]
@@ -100,5 +100,5 @@ def test_a_study_keeps_the_output_of_programs(on: str, tmp_path: Path, cli: Cli)
     assert frame.height == 4
     # Runs that are there are not made again; what they left is where it was.
     done = cli(*words)
-    assert "0 runs made, 4 were in the store" in done.stdout
+    assert "0 new, 4 from the store" in done.stdout
     assert sorted((tmp_path / "out/outputs").iterdir()) == folders

@@ -205,7 +205,7 @@ def test_a_failure_leaves_the_device_as_it_was(router: Path3) -> None:
         (["nodev", "pi", "--rate", "15Mbit/s"], 2, 'DEV: found "nodev"'),
         (["eth0", "pie2", "--rate", "15Mbit/s"], 2, "law"),
         (["eth0", "rem", "--rate", "15Mbit/s"], 2, "LAW: found"),
-        (["eth0", "pi"], 2, "--rate: found none"),
+        (["eth0", "pi"], 2, "--rate is missing"),
         (["eth0", "pi", "--rate", "15Mbit/s", "--set", "target=900p"], 2, "at most the buffer"),
         (["eth0", "pi", "--rate", "1kbit/s"], 2, "in fixed point"),
     ]:
@@ -304,7 +304,7 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
         # The kernel frees the law with its device.
         assert router.stats()["ticks"] is None
         refused = router.forebay("kernel", "change", "eth0", "target=30p")
-        assert refused.returncode == 2 and "which is gone" in refused.stderr
+        assert refused.returncode == 2 and "its law is gone" in refused.stderr
     finally:
         for process in (client, server):
             process.kill()

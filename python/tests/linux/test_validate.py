@@ -375,8 +375,8 @@ def test_void_runs_that_are_made_again_are_told_of(
     assert runs.progress() == 1
     assert [each.metrics[link_engine.MADE_AGAIN] for each in done] == [1, 1]
     assert runs.remarks == {}
-    assert ", 1 made again; the last: mine, seed 1, 1.2 ms late" in told
-    assert told[-1] == ", 2 made again; the last: mine, seed 2, 1.2 ms late"
+    assert "; 1 attempt void and repeated, last: mine, seed 1, 1.2 ms late" in told
+    assert told[-1] == "; 2 attempts void and repeated, last: mine, seed 2, 1.2 ms late"
 
 
 def test_a_fault_loses_no_scenario_that_was_done(

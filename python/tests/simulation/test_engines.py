@@ -394,7 +394,7 @@ def test_a_study_is_made_by_any_engine(scenario: Path, cli: Cli) -> None:
         assert done.returncode == 0, done.stderr
         told = json.loads((scenario.parent / name / "study.json").read_text())
         assert told["engine"] == name
-    assert "0 runs made, 8 were in the store" in cli(*words, "--engine", "fluid").stdout
+    assert "0 new, 8 from the store" in cli(*words, "--engine", "fluid").stdout
     means = [
         pl.read_parquet(scenario.parent / name / "frame.parquet")["queue_mean_pkts"].mean()
         for name in made

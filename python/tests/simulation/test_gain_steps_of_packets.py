@@ -37,7 +37,7 @@ def test_packets_of_reno_beside_a_step_hold_more_than_the_set_point(tmp_path: Pa
 
 
 def test_automatic_gains_of_pie_leave_room_before_a_step(tmp_path: Path) -> None:
-    """By gains without that room 60 flows had 79.5 packets for 56.25 (docs/howto/gains.md)."""
+    """By gains without that room 60 flows had 79.5 packets for 56.25 (docs/evidence/gains.md)."""
     place = fitted_gains.OperatingRange(15_000_000, 500, (0.2, 0.2), 800.0, (60.0, 60.0))
     made = fitted_gains.fit("pie", place).design
     assert made is not None and made.loop is not None

@@ -130,7 +130,7 @@ def drawn(seed: int, tcp: str, windows: tuple[float, float]) -> tuple[dict[str, 
 
 def test_intervals_of_flows_hold_the_truth_on_drawn_links(tmp_path: Path) -> None:
     """Of links that are in no table, to either side: what recovers from several losses at once is
-    taken for more flows, what does not for fewer. A hundred are in docs/howto/identify.md."""
+    taken for more flows, what does not for fewer. A hundred are in docs/evidence/identify.md."""
     inside, sides = 0, []
     for seed in range(12):
         scenario, rtt_s = drawn(seed, "reno", (5, 30))
@@ -222,7 +222,7 @@ def test_what_is_not_there_is_not_guessed() -> None:
         np.full(rows, 80 * 1500.0),
         np.full(rows, 0.0125),
     )
-    assert "give --rtt" in estimate.identify(noise).rtt_s.why
+    assert "give the RTT" in estimate.identify(noise).rtt_s.why
 
 
 def test_logs_of_tc_and_prometheus_say_the_same(records: list[Path], tmp_path: Path) -> None:
@@ -303,8 +303,8 @@ def test_a_design_from_what_was_identified(records: list[Path], tmp_path: Path, 
         ),
         (["identify", "bad.jsonl"], "bad.jsonl:1: is no line of `tc -s -j qdisc`: "),
         (["identify", "no-times.jsonl"], "a time in s before each sample, or --interval"),
-        (["design", "pi", "--from", "empty.toml"], "found no rate"),
-        (["design", "pi", "--rate", "1Mbit/s", "--flows", "2"], "--rtt: found nothing"),
+        (["design", "pi", "--from", "empty.toml"], "rate is missing"),
+        (["design", "pi", "--rate", "1Mbit/s", "--flows", "2"], "--rtt is required"),
     ],
 )
 def test_what_is_wrong_is_one_line(words: list[str], wrong: str, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]

@@ -92,7 +92,7 @@ def test_the_fluid_shows_itself(scenario: Path) -> None:
     assert len(traces) == 2
     check(traces._repr_html_(), 3)
     assert isinstance(traces.plot(law="pi"), Figure)
-    with pytest.raises(ValueError, match='law: there is no "red"; the runs have pi'):
+    with pytest.raises(ValueError, match='law: "red" is not valid; expected pi'):
         traces.plot(law="red")
 
 
@@ -173,9 +173,10 @@ def test_an_interrupt_of_the_notebook_keeps_finished_runs(kernel: Any, scenario:
     )
     notebook = nbformat.v4.new_notebook()
     text = (
-        "import forebay, pathlib\n"
+        "import pathlib\n"
+        "from forebay import run  # The interrupt is for the runs, not for the import.\n"
         f"pathlib.Path({str(started)!r}).touch()\n"
-        f"result = forebay.run({source!r}, seeds=400)\n"
+        f"result = run({source!r}, seeds=400)\n"
         "print(result.partial, len(result.runs) < 1600)"
     )
     notebook.cells = [nbformat.v4.new_code_cell(text)]

@@ -380,7 +380,7 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
 def test_reno_with_l4s_has_the_loop_paths_of_both_classes(law: str) -> None:
-    """The loop has the two paths that docs/explanation/theory.md, section 10, derives by hand.
+    """The loop has the two paths that docs/explanation/theory.md derives by hand.
 
     With p'² and packets at the link's rate: W_C and W_L follow p', and d follows both.
     """
@@ -545,10 +545,11 @@ LINK = ["--rate", "50Mbit/s", "--packet", "1500B"]
 def test_the_command_shows_each_class(cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ["--flows", "12,6", "--rtt", "20ms,80ms", "--tcp", "cubic,linux-reno"]
-    done = cli("design", "pi", *LINK, *asked, "--out", str(out))
-    assert "12 of cubic, 20 ms" in done.stdout
-    assert "6 of linux-reno, 80 ms" in done.stdout
-    assert "The law's design rule is for Reno alone" in " ".join(done.stdout.split())
+    done = cli("design", "pi", *LINK, *asked, "--explain", "--out", str(out))
+    said = " ".join(done.stdout.split())
+    assert "12 of cubic with 20 ms" in said
+    assert "6 of linux-reno with 80 ms" in said
+    assert "The law's design rule is for Reno alone" in said
     assert max(map(len, done.stdout.split("The law, as in")[0].splitlines())) <= 80
     text = (out / "pi.toml").read_text()
     assert 'tcp = "linux-cubic"' in text
@@ -596,7 +597,7 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
         (["--flows", "9,x", "--rtt", "60ms"], '--flows: "x" is not valid'),
         (
             ["--flows", "9,90", "--rtt", "60..90ms", "--tcp", "cubic"],
-            '--flows: found "9,90" with a range',
+            '--flows: "9,90" is a list',
         ),
     ],
 )

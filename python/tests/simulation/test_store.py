@@ -245,7 +245,7 @@ def test_the_same_command_is_done_at_once(tmp_path: Path) -> None:
     out = tmp_path / "results/two"
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*")}
     again = cli(tmp_path, *words)
-    assert "8 of 8 runs were in the store" in again.stdout
+    assert "8 of 8 runs came from the store" in again.stdout
     # Nothing was written again, the figures neither.
     assert {file: file.stat().st_mtime_ns for file in out.rglob("*")} == before
     shutil.rmtree(out)

@@ -17,9 +17,9 @@ from forebay.control.design import design
 from forebay.control.designed_law import Design
 from forebay.control.link import Link
 
-#: All modelled laws but two. DualPI2 is two queues, which the fluid model does not have. Adaptive RED
-#: moves max_p, which its linear model holds constant, and oscillates where its average is slower
-#: than that (docs/explanation/theory.md).
+#: All modelled laws but two. DualPI2 is two queues, which the fluid model does not have. Adaptive
+#: RED moves max_p, which its linear model holds constant, and oscillates where its average is
+#: slower than that (docs/explanation/theory.md).
 LAWS = [
     law
     for law in (entry["name"] for entry in _native.laws() if entry["modelled"])

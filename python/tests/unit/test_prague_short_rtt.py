@@ -1,5 +1,5 @@
 """Prague in round trips below 25 ms: the queue is an integral of p, and ACKs are the flows' clock.
-Verdicts against the nonlinear equations of docs/explanation/theory.md, section 11, in time."""
+Verdicts against the nonlinear equations of docs/explanation/theory.md ("Senders other than Reno") in time."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ pub const BETA: f64 = 0.7;
 const C: f64 = 0.4;
 /// Growth of the Reno-friendly window in a round trip (section 4.3); Linux has 8/15.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Growth of the Reno-friendly window in Linux.
 pub const LINUX_ALPHA: f64 = 8.0 / 15.0;
 
 /// K: from a reduction to the plateau (figure 2 of section 4.2).
@@ -88,7 +89,8 @@ const SPREAD_FRIENDLY: f64 = 1.087;
 const WINDOW: f64 = 1.197;
 
 impl Response {
-    /// `above`: α where the Reno-friendly window is past the last one before a reduction.
+    /// Returns the response with the growth `above` (α) for a Reno-friendly window that is larger than
+    /// the one before the last reduction.
     pub fn new(above: f64) -> Response {
         if above > LINUX_ALPHA {
             Response {

@@ -46,7 +46,7 @@ fn virtual_rtt(flow: &Flow) -> (f64, f64) {
     (1.0 / rtt_s, flow.growth_pkts_per_rtt * share * share)
 }
 
-/// As DCTCP, by virtual round trips.
+/// Computes the growth of Prague's window, which is DCTCP's by virtual round trips.
 pub fn prague(flow: &Flow, out: &mut [f64]) -> f64 {
     let (per_rtt, growth) = virtual_rtt(flow);
     out[0] = estimate(flow, per_rtt);

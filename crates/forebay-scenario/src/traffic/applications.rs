@@ -10,6 +10,7 @@ use crate::tree::Section;
 /// Largest packet, in bytes.
 const LARGEST: u64 = 65_535;
 
+/// Reads traffic of the kind `voice`.
 pub fn voice(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: VoiceKeys = section.read()?;
     let talk = match (keys.talk.0, keys.pause.0) {
@@ -37,6 +38,7 @@ pub fn voice(section: &Section) -> Result<TrafficKind, Fault> {
     Ok(TrafficKind::Voice(voice))
 }
 
+/// Reads traffic of the kind `program`.
 pub fn program(section: &Section, files: &Files) -> Result<TrafficKind, Fault> {
     let keys: ProgramKeys = section.read()?;
     let names = keys.files.0.unwrap_or_default().into_iter();
@@ -49,6 +51,7 @@ pub fn program(section: &Section, files: &Files) -> Result<TrafficKind, Fault> {
     }))
 }
 
+/// Reads traffic of the kind `frames`.
 pub fn frames(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: FramesKeys = section.read()?;
     Ok(TrafficKind::Frames(Frames {
@@ -58,6 +61,7 @@ pub fn frames(section: &Section) -> Result<TrafficKind, Fault> {
     }))
 }
 
+/// Reads traffic of the kind `video`.
 pub fn video(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: VideoKeys = section.read()?;
     if let Some(pair) = keys.ladder.windows(2).find(|pair| pair[0] >= pair[1]) {

@@ -14,6 +14,7 @@ use crate::types::Text;
 /// Of the way from the last queue to the sink: as good as none.
 const ACCESS: Rate = Rate::from_bps(1_000_000_000_000);
 
+/// Reads traffic of the kind `arrivals`.
 pub fn read(
     section: &Section,
     label: String,

@@ -58,6 +58,7 @@ pub fn path_delay(path: &[usize], links: &[Link]) -> Span {
     both.fold(Span::ZERO, |sum, delay| sum + delay)
 }
 
+/// Checks that the keys of a traffic fit each other and the links on its route.
 pub fn check(section: &Section, traffic: &Traffic, links: &[Link]) -> Result<(), Fault> {
     if traffic.header >= traffic.packet {
         if section.table.entry("header").is_none() {
@@ -143,6 +144,7 @@ pub fn check_group(
 /// Hosts that have a name: a packet says its own in a byte.
 const MOST_HOSTS: usize = 255;
 
+/// Checks the key `host` of a traffic against those `before` it.
 pub fn check_host(section: &Section, traffic: &Traffic, before: &[Traffic]) -> Result<(), Fault> {
     let all = before.iter().chain([traffic]);
     let names: HashSet<&str> = all.filter_map(|it| it.host.as_deref()).collect();

@@ -10,6 +10,7 @@ use crate::tree::Section;
 /// Over Ethernet.
 const PACKET: Bytes = Bytes(1500);
 
+/// Reads traffic of the kind `external`.
 pub fn external(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: ExternalKeys = section.read()?;
     for key in ["start", "stop"] {

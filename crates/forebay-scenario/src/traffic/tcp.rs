@@ -5,6 +5,7 @@ use crate::error::Fault;
 use crate::model::{EcnChoice, Tcp};
 use crate::tree::Section;
 
+/// Reads the keys of TCP.
 pub fn tcp(section: &Section) -> Result<Tcp, Fault> {
     let keys: TcpKeys = section.read()?;
     if keys.initial_window.0 > keys.window.0 {
