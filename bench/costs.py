@@ -94,7 +94,7 @@ class Case:
         return (
             f'title = "{self.name}"\nduration = "{duration_s}s"\nseeds = 1\ntarget = "100p"\n'
             f"[bottleneck]\n{bottleneck}{link}"
-            + "".join(f"[[link]]\n{ends}{link}" for ends in others)
+            + "".join(f"[[link]]\n{ends}{link}" for ends in more_links)
             + "".join(f"[[traffic]]\n{label}{flows}" for label in labels)
             + f'[[law]]\nkind = "{self.law}"\n{self.law_keys}\n'
         )

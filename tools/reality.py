@@ -102,7 +102,7 @@ def page(packets: pl.DataFrame, kernel: pl.DataFrame) -> str:
     figures, planned = verdicts(packets, kernel), packets.group_by(list(AXES)).len().height
     cells = _cells(figures)
     misses = sorted(
-        (figure for figure in figures if not figure.agrees), key=lambda one: -one.excess
+        (figure for figure in figures if not figure.agrees), key=lambda figure: -figure.excess
     )
     proven = [miss for miss in misses if miss.proven]
     notes = NOTES.read_text(encoding="utf-8") + "\n" if NOTES.exists() else ""

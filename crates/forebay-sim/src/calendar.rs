@@ -1,5 +1,5 @@
-//! The queue of future events: a calendar of fixed-width buckets, and a heap for what lies
-//! beyond it. `bench/` holds the measurement against a plain binary heap.
+//! A queue of future events: a calendar of buckets of one width, and a heap for events that lie
+//! beyond the last bucket. `bench/events.rs` compares it with a binary heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ pub struct Entry<E> {
     pub event: E,
 }
 
-/// Part of a bucket's list: up to `K` entries side by side.
+/// A part of a bucket's list: up to `K` entries next to each other.
 #[derive(Clone, Copy)]
 struct Slot<E, const K: usize> {
     entries: [Entry<E>; K],
@@ -25,25 +25,24 @@ struct Slot<E, const K: usize> {
     next: u32,
 }
 
-/// Pops events in order of time. Events of one time come in an order that depends on the
-/// pushes alone, so a run repeats exactly.
+/// Events in order of time. Events of one time come in an order that depends only on the pushes, so
+/// that a run repeats exactly.
 ///
-/// `K` entries of a bucket lie side by side in memory: 1 where a bucket holds about one, more
-/// where it holds many.
+/// `K` entries of a bucket lie next to each other in memory: about as many as a bucket holds.
 pub struct Calendar<E, const K: usize = 1> {
     /// A bucket is 2^shift ns wide.
     shift: u32,
-    /// Number of buckets − 1; a power of two less one.
+    /// The number of buckets, which is a power of two, less one.
     mask: u64,
     /// First slot of each bucket's list.
     heads: Vec<u32>,
-    /// One bit per bucket that holds something.
+    /// One bit for each bucket, set while the bucket holds something.
     occupied: Vec<u64>,
     /// Number of such buckets.
     occupied_buckets: u32,
     slots: Vec<Slot<E, K>>,
     free: u32,
-    /// Bucket number that `current` was taken from; everything before it has been popped.
+    /// Number of the current bucket. Everything before it has been popped.
     bucket: u64,
     /// Entries of the current bucket in order of time, from `cursor` on.
     current: Vec<Entry<E>>,
@@ -54,9 +53,9 @@ pub struct Calendar<E, const K: usize = 1> {
 }
 
 impl<E: Copy, const K: usize> Calendar<E, K> {
-    /// A calendar for events about `spacing` apart. Most of them lie within `horizon`.
-    pub fn new(spacing: Span, horizon: Span) -> Self {
-        let shift = spacing.as_nanos().clamp(64, 1 << 30).ilog2();
+    /// Creates a calendar with buckets of about this width, which reach as far as `horizon`.
+    pub fn new(width: Span, horizon: Span) -> Self {
+        let shift = width.as_nanos().clamp(64, 1 << 30).ilog2();
         let buckets = (horizon.as_nanos() >> shift)
             .clamp(1 << 10, 1 << 17)
             .next_power_of_two();
@@ -76,7 +75,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         }
     }
 
-    /// Number of the bucket of a time, counted from the start of the run.
+    /// Returns the number of the bucket of a time, counted from the start of the run.
     #[inline(always)]
     fn bucket_of(&self, time: Time) -> u64 {
         time.as_nanos() >> self.shift
@@ -107,15 +106,15 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         self.pushed_far += 1;
     }
 
-    /// Turns an empty calendar so that a push of about this time finds a bucket: without it one
-    /// that was empty for long would take it for far away.
+    /// Turns an empty calendar so that there is a bucket for about this time. Otherwise the time
+    /// could be beyond the last bucket of a calendar that has been empty for long.
     pub fn turn_to(&mut self, time: Time) {
         let middle = self.bucket_of(time).saturating_sub(self.mask / 2);
         self.bucket = self.bucket.max(middle);
     }
 
-    /// The next event, which stays; `fresh` sees the events of a bucket when it comes up, so
-    /// that memory they need can be fetched for all of them at once.
+    /// Returns the next event without removing it. `fresh` gets the events of a bucket when its turn
+    /// comes, so that the memory that they need can be fetched for all of them at once.
     #[inline]
     pub fn peek_and(&mut self, fresh: impl FnOnce(&[Entry<E>])) -> Option<&Entry<E>> {
         if self.cursor == self.current.len() {
@@ -148,7 +147,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         debug_assert!(self.cursor <= self.current.len(), "not so many events");
     }
 
-    /// The next event.
+    /// Removes and returns the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<Entry<E>> {
         let entry = *self.peek_and(|_| {})?;
@@ -208,18 +207,18 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         }
     }
 
-    /// Moves to the next bucket that holds something; false when there is none.
+    /// Jumps to just before the first entry beyond the last bucket; false if there is none.
     #[cold]
     #[inline(never)]
     fn advance_far(&mut self) -> bool {
         let Some(Reverse((time, _, _))) = self.far.peek() else {
             return false;
         };
-        // The wheel is empty: jump so that the first far entry is the next bucket's.
         self.bucket = self.bucket_of(*time) - 1;
         true
     }
 
+    /// Moves to the next bucket that holds something; false if there is none.
     #[inline(never)]
     fn advance(&mut self) -> bool {
         self.current.clear();
@@ -280,7 +279,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         true
     }
 
-    /// Number of the next bucket with an entry, within one turn of the wheel.
+    /// Returns the number of the next bucket that holds something, within one turn of the wheel.
     fn next_occupied(&self) -> Option<u64> {
         if self.occupied_buckets == 0 {
             return None;
@@ -310,7 +309,7 @@ mod tests {
     use super::*;
     use forebay_units::Rng;
 
-    /// Against a sorted list, with pushes between pops and gaps from none to far past the wheel.
+    /// Compares with a heap, with pushes between pops and gaps from none to far past the wheel.
     #[test]
     fn pops_in_order_of_time() {
         let mut rng = Rng::new(3, "calendar");

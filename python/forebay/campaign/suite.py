@@ -267,7 +267,7 @@ class Suite:
 
         table = page.comparison(self)
         figure = self.plot() if self.whole() else None
-        return notebook.html(self.settings.title, table.heads, shown.rows, figure)
+        return notebook.html(self.settings.title, table.heads, table.rows, figure)
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the means of each law in each case, for JSON."""
