@@ -77,7 +77,7 @@ class Case:
     def scenario(self, duration_s: float) -> str:
         """Return the scenario of this case as TOML."""
         links = list(dict.fromkeys(hop for path in self.paths for hop in pairwise(path)))
-        bottleneck, *others = [
+        bottleneck, *more_links = [
             f'name = "{a}{b}"\nfrom = "{a}"\nto = "{b}"\n' for a, b in links
         ] or [""]
         delay_ms = 40 // max(1, max(map(len, self.paths), default=2) - 1)

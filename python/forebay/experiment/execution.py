@@ -598,6 +598,16 @@ def _in_words(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
+#: Files with the memory limit of a container and its present use: cgroups version 2, then version 1.
+CGROUP_MEMORY = [
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+]
+
+
 def free_bytes() -> float:
     """Return the memory that this process may still take, in bytes; infinite if it is unknown."""
     limits = [math.inf]
@@ -607,14 +617,7 @@ def free_bytes() -> float:
                 limits.append(1024.0 * int(line.split()[1]))
     except OSError:
         pass
-    # The limits of containers: cgroups version 2, then version 1.
-    for limit, used in [
-        ("/sys/fs/cgroup/execution.max", "/sys/fs/cgroup/execution.current"),
-        (
-            "/sys/fs/cgroup/memory/execution.limit_in_bytes",
-            "/sys/fs/cgroup/memory/execution.usage_in_bytes",
-        ),
-    ]:
+    for limit, used in CGROUP_MEMORY:
         try:
             limits.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
         except (OSError, ValueError):

@@ -1,5 +1,8 @@
-"""Prague in round trips below 25 ms: the queue is an integral of p, and ACKs are the flows' clock.
-Verdicts against the nonlinear equations of docs/explanation/theory.md ("Senders other than Reno") in time."""
+"""Prague with round trips below 25 ms: the queue integrates p, and ACKs are the flows' clock.
+
+Verdicts are compared with solutions over time of the nonlinear equations in
+docs/explanation/theory.md, "Senders other than Reno".
+"""
 
 from __future__ import annotations
 
