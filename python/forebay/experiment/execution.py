@@ -598,7 +598,7 @@ def _in_words(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-#: Files with the memory limit of a container and its present use: cgroups version 2, then version 1.
+#: Files with a container's memory limit and its present use: cgroups version 2, then version 1.
 CGROUP_MEMORY = [
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (

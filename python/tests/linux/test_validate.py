@@ -1,7 +1,7 @@
 """`forebay validate`: one scenario simulated and with real flows.
 
-No test asserts how close the two are, because the machine may be busy. docs/evidence/reality.md says
-how close they are.
+No test asserts how close the two are, because the machine may be busy. docs/evidence/reality.md
+states it.
 """
 
 from __future__ import annotations
