@@ -19,7 +19,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! assert!(kinds().contains(&"pi"));
 //! let site = Site { rate: Rate::from_bps(15_000_000), buffer_pkts: 500.0, packet: Bytes(1000) };
-//! let spec = forebay_aqm::laws::find("pi")?;
+//! let spec = forebay_aqm::laws::find("pi").ok_or("PI is a law")?;
 //! let twin = spec.read(&[])?.twin(&site)?.ok_or("PI has a fixed-point form")?;
 //! let mut law = HostLaw::new("pi", &twin)?;
 //! let packet = Packet { bytes: 1000, segments: 1, random: 0, marks: 0 };

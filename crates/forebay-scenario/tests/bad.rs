@@ -122,7 +122,7 @@ fn faults_of_the_command_line_name_its_option() {
         ),
         (
             set("law.2.target", "300ms"),
-            "--set: law.2.target: found \"300ms\", allowed: at most what the buffer holds, \"213.333333ms\"",
+            "--set: law.2.target: found \"300ms\", allowed: at most the buffer's delay, \"213.333333ms\"",
         ),
         (
             set("law.2.queue", "priorty"),

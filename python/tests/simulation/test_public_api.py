@@ -69,7 +69,8 @@ def test_the_snippet_of_the_design_runs(tmp_path: Path, monkeypatch: pytest.Monk
         assert outcome.frame().height
         assert len(str(outcome)) > 20
     # Drawing takes longer than calculating; `test_notebook` and `test_report` draw the others.
-    for number, reportable in enumerate((smap, tuning)):
+    drawn: tuple[Reportable, ...] = (smap, tuning)
+    for number, reportable in enumerate(drawn):
         reportable.report(tmp_path / f"report-{number}")
         assert list((tmp_path / f"report-{number}").iterdir())
 
