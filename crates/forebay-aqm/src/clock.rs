@@ -5,11 +5,11 @@
 //! of one call. Within that bound its result is that of running every tick:
 //!
 //! 1. Ticks are run one by one until the law's state repeats. At a constant queue most laws reach a
-//! fixed point; PIE without an upper bound on its probability enters a cycle. The remaining ticks,
-//! in whole cycles, then change nothing and are left out. This is exact. 2. After [`MOST_TICKS`]
-//! ticks without a repetition, the law [skips](Ticking::skip) the remaining ticks by a closed form
-//! of its equation, except for the last [`LAST_TICKS`]. Those are run, so that the law's memory of
-//! recent samples is that of `now`.
+//!    fixed point; PIE without an upper bound on its probability enters a cycle. The remaining
+//!    ticks, in whole cycles, then change nothing and are left out. This is exact.
+//! 2. After [`MOST_TICKS`] ticks without a repetition, the law [skips](Ticking::skip) the remaining
+//!    ticks by a closed form of its equation, except for the last [`LAST_TICKS`]. Those are run, so
+//!    that the law's memory of recent samples is that of `now`.
 
 use forebay_units::{Span, Time};
 

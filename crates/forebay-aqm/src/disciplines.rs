@@ -21,6 +21,10 @@ macro_rules! disciplines {
             &[ $( DisciplineSpec::of::<$module::$params>() ),* ];
 
         /// The parameters of a registered discipline, checked and complete.
+        #[allow(
+            clippy::enum_variant_names,
+            reason = "a variant has the name of the type that it holds"
+        )]
         #[derive(Clone)]
         pub(crate) enum QueueParams {
             $( $params($module::$params), )*

@@ -7,12 +7,13 @@
 //! # How a run works
 //!
 //! 1. The host checks the scenario ([`check()`]) and writes [`Orders`]: the scenario's text, the
-//! law, the seed, and the [`Qdisc`] where the kernel has the law itself ([`qdisc`]). 2. The guest's
-//! first process (`guest::init`) reads the orders, makes namespaces, devices and routes, drives the
-//! applications over sockets, and records every packet of the bottleneck. Where the kernel does not
-//! have the law, the queue is one of [`forebay_aqm`] between two TUN devices. 3. The host makes a
-//! [`forebay_trace::RunTrace`] from the files of the guest ([`trace()`]), with the same code that
-//! serves simulations, so that the metrics are comparable.
+//!    law, the seed, and the [`Qdisc`] where the kernel has the law itself ([`qdisc`]).
+//! 2. The guest's first process (`guest::init`) reads the orders, makes namespaces, devices and
+//!    routes, drives the applications over sockets, and records every packet of the bottleneck.
+//!    Where the kernel does not have the law, the queue is one of [`forebay_aqm`] between two TUN
+//!    devices.
+//! 3. The host makes a [`forebay_trace::RunTrace`] from the files of the guest ([`trace()`]), with
+//!    the same code that serves simulations, so that the metrics are comparable.
 //!
 //! # Example
 //!

@@ -538,7 +538,7 @@ def test_a_bad_record_concerns_no_other_device(host: Host) -> None:
     host.did("detach", "eth0")
     host.did("attach", "eth0", *LAW)
     host.did("detach", "eth0")
-    assert "77@88.json: removed" in host.did("detach", "--stale")
+    assert "77@88.json: record removed" in host.did("detach", "--stale")
     assert not records.RUN.exists()
 
 
@@ -598,7 +598,7 @@ def test_a_folder_that_others_can_write_to_is_not_believed(host: Host, tmp_path:
         ):
             done = host.forebay(*words)
             assert done.returncode == 2, done.stdout
-            assert "others than root can write there" in done.stderr
+            assert "other than root can write there" in done.stderr
             assert len(done.stderr.splitlines()) == 1
         assert (victim / "deep").is_dir()
     finally:

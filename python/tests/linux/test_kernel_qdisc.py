@@ -75,7 +75,7 @@ def test_a_law_in_a_qdisc_holds_its_queue_and_goes_without_a_trace() -> None:
         ls /run/forebay; bpftool -j struct_ops list; sleep 1; bpftool prog show
         """,
     )
-    assert "eth0: pi as a qdisc" in done.output, done.output
+    assert "eth0: pi installed as a qdisc" in done.output, done.output
     assert "@status 2" in done.output
     shown, _ = json.JSONDecoder().raw_decode(done.output.split("@stats")[1].lstrip())
     rest = done.output.split("@stats")[1].lstrip()

@@ -355,7 +355,7 @@ def test_a_run_with_a_remark_is_reported_and_not_stored(tmp_path: Path) -> None:
     assert len(first.runs) == 4
     assert set(told) <= {", one in doubt", ""}
     said = [text for text, _ in descriptions.warnings(Result(read, first))]
-    assert "pi: 1 of 2 runs: void, too late." in said
+    assert "PI: 1 of 2 runs: void, too late." in said
     second = execution.execute(read, 2, store=store)
     assert second.from_store == 3
     assert by.asked[1] == [(0, 0, 1)]
@@ -439,7 +439,7 @@ def test_any_two_engines_are_laid_side_by_side(scenario: Path, cli: Cli) -> None
     found = {run["delay_mean_s"] for line in lines for run in line["fluid"]}
     assert found == set(by_fluid.metrics["delay_mean_s"])
     text = (scenario.parent / "page.md").read_text()
-    assert "fluid beside simulated" in text
+    assert "fluid compared with simulated" in text
     assert "*fluid*, integrated in the fluid model of TCP;" in " ".join(text.split())
     assert "**Fluid**" in text
     assert "void" not in text

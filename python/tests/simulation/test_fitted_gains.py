@@ -430,7 +430,7 @@ def test_a_design_follows_a_load_that_moves(
     file.write_text(designed_for("50s", "400p", 'flows = 50\nrtt = "120ms"', law, LEAVE))
     result = forebay.run(file, seeds=2)
     (designed_law,) = result.plan.designed
-    assert "once 45 flows have left" in designed_law.line
+    assert "after 45 flows have left" in designed_law.line
     assert ("more than 10 s" in designed_law.line) == (not within)
     for run in result.runs:
         assert run.metrics["utilisation"] > least
@@ -447,4 +447,4 @@ def test_the_probability_of_most_flows_is_given_back_in_the_time_that_is_said() 
     assert unwinding_s(found.design, 50) == pytest.approx((many - few) / per_s, rel=0.01)
     # Of one load nothing has to be given back, and its rule stays.
     alone = fit("pi", replace(place, flows=(5, 5)))
-    assert "once" not in alone.line
+    assert "have left" not in alone.line

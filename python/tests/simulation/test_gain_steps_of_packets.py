@@ -24,7 +24,7 @@ def test_packets_of_reno_beside_a_step_hold_more_than_the_set_point(tmp_path: Pa
         50_000_000, 1000, (0.04, 0.04), 248.0, (16.0, 16.0), tcp="linux-reno"
     )
     line = fitted_gains.fit("pie", place, {"target": "62p"}).line
-    assert "gains step" in line and "take pi2" in line
+    assert "schedule switches within" in line and "consider pi2" in line
     made = fitted_gains.fit("pie", place, {"target": "62p"}).design
     assert made is not None and made.gains
     gains = f"alpha = {made.gains['alpha']}\nbeta = {made.gains['beta']}"

@@ -140,7 +140,8 @@ def test_an_exception_on_the_command_line(cli: Cli, scenario: Path, prototypes: 
 @pytest.mark.parametrize("interval", [0, -1, float("nan"), True, "10", "never", None, "2min"])
 def test_intervals_that_are_refused(scenario: Path, interval: Any) -> None:
     law = type("Odd", (Constant,), {"interval": interval})
-    with pytest.raises(forebay.ScenarioError, match=r"Odd\.interval: .*; expected "):
+    required = r"Odd\.interval: .*(1us to 60s|time between two samples)"
+    with pytest.raises(forebay.ScenarioError, match=required):
         forebay.run(scenario, laws=[law])
 
 
@@ -271,7 +272,7 @@ def test_parameters_that_are_refused(
 ) -> None:
     done = cli("run", scenario, "--law", "mine.py:Relay", "--set", f"law.Relay.{key}={value}")
     assert done.returncode == 2
-    assert re.fullmatch(rf"--set: law\.Relay\.{key}: found .*{allowed}.*\n", done.stderr), (
+    assert re.fullmatch(rf"error: --set: law\.Relay\.{key}: .*{allowed}.*\n", done.stderr), (
         done.stderr
     )
     assert not (scenario.parent / "results").exists()
@@ -308,7 +309,7 @@ def test_a_verdict_that_is_none(cli: Cli, scenario: Path, hooked: Path) -> None:
     )
     first, second = done.stderr.splitlines()[-2:]
     assert first.endswith(
-        f"seed 1, failed: mine.py:{line}: Timid.on_dequeue: found 'ECN', "
+        f"seed 1, failed: mine.py:{line}: Timid.on_dequeue: 'ECN' is not valid; "
         'expected "pass", "mark" or "drop"'
     )
     assert second == "stopped: 0 of 2 runs had finished"
@@ -329,7 +330,7 @@ def test_an_endless_hook_is_interrupted(scenario: Path, hooked: Path) -> None:
     child.send_signal(signal.SIGINT)
     _, stderr = child.communicate(timeout=30)
     assert child.returncode == 130
-    assert "interrupted: " in stderr
+    assert "interrupted" in stderr
     assert "Traceback" not in stderr
 
 
@@ -424,7 +425,7 @@ def test_a_scenario_loads_no_law_from_outside_its_folder(
         done = cli("run", "folder/s.toml", "--seeds", 1, "--no-report")
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1, done.stderr
-        assert re.match(r"folder/s\.toml:\d+: law\.\d+\.kind: ", done.stderr), done.stderr
+        assert re.match(r"error: folder/s\.toml:\d+: law\.\d+\.kind: ", done.stderr), done.stderr
         assert str(path) in done.stderr and 'without ".."' in done.stderr
     assert not (tmp_path / "loaded").exists()
     (folder / "s.toml").write_text(f'{text}\n[[law]]\nkind = "./below/law.py:Law"\n')

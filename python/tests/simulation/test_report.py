@@ -281,7 +281,9 @@ def test_a_delay_target_is_judged_by_the_delay() -> None:
     assert abs(result.cell_at(0, 0, "queue_mean_pkts").mean / (pie.target_pkts or 0) - 1) > 0.25
     assert "missed" not in [finding.kind for finding, _ in result.warnings]
     _, target, *_ = answers(result)
-    assert re.match(r"PIE \(mean 1[0-9.]+ ms, target 15 ms\) tracks its target within 25 %\.", target)
+    assert re.match(
+        r"PIE \(mean 1[0-9.]+ ms, target 15 ms\) tracks its target within 25 %\.", target
+    )
     assert re.search(r"CoDel \(mean [\d.]+ ms, target 5 ms\) has a target, but does not", target)
 
 
