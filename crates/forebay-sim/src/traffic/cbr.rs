@@ -1,14 +1,16 @@
-//! A constant bit rate: one packet after another at even distance, in any state of the network.
+//! Constant bit rate: packets at equal intervals, whatever the state of the network.
 
 use forebay_units::{Bytes, Rate, Span, Time};
 
 use super::{small, Act, Action, Application};
 
+/// Sources that send at a constant bit rate.
 pub struct Cbr {
     gap: Span,
 }
 
 impl Cbr {
+    /// Creates sources that each send packets of this size at `rate`.
     pub fn new(rate: Rate, packet: Bytes) -> Cbr {
         let (gap, _) = rate.transmission(u32::from(small(packet.0)), 0);
         Cbr {

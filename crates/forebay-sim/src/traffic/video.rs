@@ -1,6 +1,6 @@
-//! Viewers of adaptive video: segment after segment over TCP, at a bit rate by the buffer, as BBA-0
-//! chooses it (Huang, Johari, McKeown, Trunnell and Watson, A Buffer-Based Approach to Rate
-//! Adaptation, SIGCOMM 2014, section 4).
+//! Viewers of adaptive video. A viewer fetches segment after segment over TCP, at a bit rate that
+//! BBA-0 chooses by the level of the playout buffer (Huang, Johari, McKeown, Trunnell and Watson, A
+//! Buffer-Based Approach to Rate Adaptation, SIGCOMM 2014, section 4).
 
 use forebay_scenario as scenario;
 use forebay_trace::Viewer;
@@ -9,6 +9,7 @@ use forebay_units::{Bytes, Span, Time};
 
 use super::{Act, Action, Application};
 
+/// Viewers of a video with segments at several bit rates.
 pub struct Video {
     segment_s: f64,
     ladder_bps: Vec<f64>,
@@ -18,29 +19,29 @@ pub struct Video {
     viewers: Vec<Watching>,
 }
 
-/// A viewer.
+/// The state of one viewer.
 #[derive(Clone, Default)]
 struct Watching {
-    /// Playing time in the buffer at `since`.
+    /// Playing time in the buffer at `since`, in s.
     level_s: f64,
     since: Time,
-    /// The first segment has come.
+    /// True once the first segment has arrived.
     playing: bool,
-    /// Place in the ladder of the segment under way.
+    /// Index of the bit rate of the segment under way.
     rate: usize,
-    /// When segments came, with their bit rates.
+    /// Arrival times of segments, with their bit rates in bit/s.
     segments: Vec<(Time, f64)>,
-    /// From when until when playing stood still.
+    /// Start and end of each stall.
     stalls: Vec<(Time, Time)>,
 }
 
 impl Watching {
-    /// When the buffer runs empty.
+    /// Returns the time at which the buffer runs empty without another segment.
     fn runs_out(&self) -> Time {
         self.since + Span::from_nanos(whole_u64(1e9 * self.level_s))
     }
 
-    /// What is in the buffer at `now`.
+    /// Returns the playing time in the buffer at `now`, in s.
     fn level_s(&self, now: Time) -> f64 {
         let played_s = (now - self.since).as_secs_f64();
         (self.level_s - played_s).max(0.0)
@@ -48,6 +49,7 @@ impl Watching {
 }
 
 impl Video {
+    /// Creates the viewers; `payload` is the payload of a packet.
     pub fn new(video: &scenario::Video, payload: Bytes, viewers: u32) -> Video {
         Video {
             segment_s: video.segment.as_secs_f64(),
@@ -63,7 +65,8 @@ impl Video {
         }
     }
 
-    /// The paper's f(B): from the lowest to the highest rate, in proportion to the buffer.
+    /// Returns the paper's f(B), in bit/s, which rises linearly with the level of the buffer from
+    /// the lowest to the highest rate.
     fn map_bps(&self, level_s: f64) -> f64 {
         let (lowest, highest) = (
             self.ladder_bps[0],
@@ -74,7 +77,8 @@ impl Video {
         lowest + share * (highest - lowest)
     }
 
-    /// Algorithm 1 of the paper: the rate stays until f(B) passes the next one above or below.
+    /// Returns the next rate by Algorithm 1 of the paper: the rate changes only when f(B) reaches
+    /// the next higher or the next lower rate.
     fn choose(&self, rate: usize, level_s: f64) -> usize {
         let (ladder, map_bps) = (&self.ladder_bps, self.map_bps(level_s));
         let last = ladder.len() - 1;
@@ -83,16 +87,17 @@ impl Video {
         } else if level_s >= scenario::Video::UPPER * self.buffer_s {
             last
         } else if rate < last && map_bps >= ladder[rate + 1] {
-            // The highest below f(B).
+            // The highest rate below f(B).
             ladder.iter().rposition(|bps| *bps < map_bps).unwrap_or(0)
         } else if rate > 0 && map_bps <= ladder[rate - 1] {
-            // The lowest above it.
+            // The lowest rate above f(B).
             ladder.iter().position(|bps| *bps > map_bps).unwrap_or(last)
         } else {
             rate
         }
     }
 
+    /// Returns the act that fetches a segment of this rate at `at`; `None` after the stop.
     fn fetch(&self, rate: usize, at: Time, stop: Option<Time>) -> Option<Act> {
         let bytes = self.ladder_bps[rate] * self.segment_s / 8.0;
         let packets = whole_u32((bytes / self.payload_bytes).ceil().max(1.0));
