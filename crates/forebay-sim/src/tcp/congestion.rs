@@ -99,6 +99,7 @@ pub struct AckSample {
     pub now: Time,
     /// The first packet that is not acknowledged.
     pub una: u32,
+    /// The next packet to send.
     pub next: u32,
     /// Round-trip time of the last sent packet among those that the ACK reports, if it can be
     /// measured.
@@ -150,9 +151,11 @@ pub struct RateSample {
     pub rate: Option<DeliveryRate>,
     /// Packets that this ACK reports as delivered.
     pub acked_pkts: u32,
+    /// Packets that this ACK reports as marked.
     pub ce_pkts: u32,
     /// Packets detected as lost with this ACK.
     pub lost_pkts: u32,
+    /// Round-trip time that this ACK yields, if any.
     pub rtt: Option<Span>,
     /// Packets that the connection has delivered so far.
     pub delivered_pkts: u64,
@@ -162,6 +165,7 @@ pub struct RateSample {
     pub total_lost_pkts: u64,
     /// Packets in flight before the ACK.
     pub prior_in_flight_pkts: u32,
+    /// Packets in flight after the ACK.
     pub in_flight_pkts: u32,
     /// The state of loss recovery.
     pub recovery_state: RecoveryState,

@@ -71,8 +71,8 @@ trait ReceiverStack {
     /// Returns the time at which an ACK that is delayed now is due.
     fn ack_due(receiver: &Receiver, now: Time, acks: &AckPolicy) -> Time;
 
-    /// Decides on the ACK of a packet that came behind a gap, or filled one and made so many
-    /// packets deliverable; `None` if it leaves now. It may wait where `patient`.
+    /// Decides on the ACK of a packet that arrived behind a gap, or filled one and made `delivered`
+    /// packets deliverable; `None` if the ACK leaves now. The ACK may wait only if `patient`.
     fn reply_at_gap(
         _receiver: &mut Receiver,
         _now: Time,

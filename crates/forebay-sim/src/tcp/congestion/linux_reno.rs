@@ -1,11 +1,12 @@
-//! Reno's window as Linux counts it: whole packets, by packets acknowledged (`tcp_reno_*` of
-//! net/ipv4/tcp_cong.c).
+//! Reno with Linux's counting: the window has whole packets and grows with the number of
+//! acknowledged packets (`tcp_reno_*` of net/ipv4/tcp_cong.c).
 
 use forebay_units::Time;
 
 use super::{CongestionControl, CongestionEvent, Growth, WholeWindow};
 use crate::tcp::Config;
 
+/// The congestion control `reno` of Linux.
 #[derive(Clone, Debug)]
 pub struct LinuxReno(WholeWindow);
 
