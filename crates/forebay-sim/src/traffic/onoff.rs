@@ -10,7 +10,7 @@ use forebay_units::{Rng, Span, Time};
 
 use super::{after, count, draw, next_poisson, small, Act, Action, Application, Arrival};
 
-/// On-off sources.
+/// Sources that alternate between bursts of packets and pauses.
 pub struct OnOff {
     /// Time between two packets of a burst.
     gap: Span,
