@@ -79,7 +79,8 @@ mod tests {
             .map(|i| calls.sent(1, Time::from_nanos(100 * i)))
             .collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-        // Before the window; then delays of 50, 20 and 30 ns with one packet missing.
+        // One packet arrives before the window; then packets have delays of 50, 20 and 30 ns, and
+        // one is missing.
         calls.received(1, 0, Time::from_nanos(70), false);
         calls.received(1, 1, Time::from_nanos(150), true);
         calls.received(1, 3, Time::from_nanos(320), true);

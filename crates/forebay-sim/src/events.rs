@@ -368,7 +368,7 @@ mod tests {
     use super::*;
     use forebay_units::Rng;
 
-    /// Pushes and pops by turns, and compares with a list of what waits.
+    /// Pushes and pops alternately, and compares the queue with a list of the pending events.
     fn check(late: usize, prompt: usize) {
         let lines = late + prompt;
         let mut rng = Rng::new(9, "events");
@@ -381,11 +381,11 @@ mod tests {
         let mut waiting: Vec<(Time, u32)> = Vec::new();
         let mut now = Time::ZERO;
         for i in 0..20_000 {
-            // Coarse, so that there are ties.
+            // Times are coarse, so that there are ties.
             let time = now + Span::from_nanos(500 * (rng.uniform() * 40.0) as u64);
             match i as usize % (lines + 2) {
                 0 => events.push(time, i),
-                // A line that is not there is one of these.
+                // The numbers include a line that the queue does not have.
                 line => events.push_on(line, time, i),
             }
             waiting.push((time, i));

@@ -243,7 +243,7 @@ fn packets(size: Pareto2, payload_bytes: u64, rng: &mut Rng) -> u32 {
 pub mod statistics {
     //! Tests of samples against distributions, at the 0.1 % level.
 
-    /// Kolmogorov–Smirnov: panics where `sample` does not follow `cdf`.
+    /// Panics if `sample` does not follow `cdf`, by the Kolmogorov–Smirnov test.
     pub fn follows(sample: &[f64], cdf: impl Fn(f64) -> f64) {
         let mut sorted = sample.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -256,8 +256,8 @@ pub mod statistics {
         assert!(distance < 1.949 / n.sqrt(), "distance {distance} of {n}");
     }
 
-    /// Chi-square: panics where `counts` differ from what `expected` says. The limit is
-    /// Wilson and Hilferty's approximation of the 99.9 % point.
+    /// Panics if `counts` differ from `expected`, by the chi-square test. The limit is Wilson and
+    /// Hilferty's approximation of the 99.9 % point.
     pub fn counted(counts: &[f64], expected: &[f64]) {
         let cell = |(n, e): (&f64, &f64)| (n - e).powi(2) / e;
         let chi2: f64 = counts.iter().zip(expected).map(cell).sum();

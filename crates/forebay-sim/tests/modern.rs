@@ -106,8 +106,8 @@ fn classic_and_scalable_flows_get_like_rates() {
 }
 
 /// An L4S packet waits for the rest of the packet on the link, for earlier L4S packets, and for one
-/// packet of the classic queue in its turn, which takes 3 ms at 4 Mbit/s. If those turns were
-/// rarer, the bound for faster links would hold there as well.
+/// packet of the classic queue in its turn, which takes 3 ms at 4 Mbit/s. With rarer turns, as
+/// here, the bound for faster links holds at 4 Mbit/s as well.
 #[test]
 fn low_latency_is_that_of_two_packets_but_for_the_classic_turn() {
     let rare = r#"queue = { kind = "dualpi2", classic_share = 0.02 }"#;

@@ -48,11 +48,11 @@ mod tests {
     #[test]
     fn segments_leave_at_the_rate() {
         let mut pacer = Pacer::default();
-        // 1000 bytes at 1 MB/s: 1 ms each.
+        // 1000 bytes at 1 MB/s take 1 ms.
         pacer.sent(Time::ZERO, 1000, 1e6, 11);
         assert!(pacer.holds(at(999)));
         assert!(!pacer.holds(at(1000)));
-        // Late by 0.2 ms, then by far too much.
+        // The first segment is late by 0.2 ms, the second by much more than a gap.
         pacer.sent(at(1200), 1000, 1e6, 12);
         assert_eq!(pacer.next_at, at(2000));
         pacer.sent(at(9000), 1000, 1e6, 13);

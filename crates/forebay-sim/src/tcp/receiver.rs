@@ -428,12 +428,12 @@ mod tests {
             assert_eq!(receive(&mut r, seq), (Reply::Now, 0));
             assert_eq!(r.next(), 1);
         }
-        // Most recently changed first.
+        // The most recently changed block is first.
         assert_eq!(r.blocks(), [(7, 8), (2, 4), (5, 6)]);
         assert_eq!(receive(&mut r, 1), (Reply::Now, 3));
         assert_eq!(r.next(), 4);
         assert_eq!(receive(&mut r, 4), (Reply::Now, 2));
-        // Twice the same: acknowledged, not delivered again.
+        // A second copy is acknowledged but not delivered again.
         assert_eq!(receive(&mut r, 4), (Reply::Now, 0));
         assert_eq!(receive(&mut r, 7), (Reply::Now, 0));
         assert_eq!((r.next(), r.blocks()), (6, &[(7, 8)][..]));
@@ -456,7 +456,8 @@ mod tests {
             .map(|&seq| r.receive(Time::ZERO, &data(seq), &DELAYED).0)
             .collect();
         use Reply::{Later, Now};
-        // The SYN at once; 1 waits, 2 releases; 3 waits, the gap at 5 releases; filling it too.
+        // The SYN is acknowledged at once. The ACK of 1 waits until 2 arrives, that of 3 until 5
+        // arrives behind a gap. The packet that fills the gap is acknowledged at once.
         assert_eq!(replies, [Now, Later, Now, Later, Now, Now, Later]);
     }
 
@@ -480,7 +481,8 @@ mod tests {
             r.receive(Time::ZERO, &packet, &dctcp);
             ends
         };
-        // 1 waits as 2 comes with a mark; 3 waits behind its like; 4 has none.
+        // The ACK of 1 is waiting when 2 arrives with a mark. The ACK of 3, which is marked like 2,
+        // is waiting when 4 arrives without a mark.
         let marks = [Ecn::Ect1, Ecn::Ect1, Ecn::Ce, Ecn::Ce, Ecn::Ect1, Ecn::Ce];
         let all: Vec<bool> = (0..6).map(|i| take(i, marks[i as usize])).collect();
         assert_eq!(all, [false, false, true, false, true, false]);
@@ -489,7 +491,7 @@ mod tests {
     #[test]
     fn marks_are_echoed_until_the_sender_answers() {
         let mut r = Receiver::new();
-        // A mark on a SYN is nobody's.
+        // A mark on a SYN is ignored.
         for (seq, echo) in [(0, false), (1, true)] {
             let mut marked = data(seq);
             marked.traffic_class.set_ecn(Ecn::Ce);
@@ -529,7 +531,7 @@ mod tests {
             (Now, 0),
             (Later, 0),
             (Now, 0),
-            // The first mark at once, the second with the third.
+            // The first mark is reported at once, the second together with the third.
             (Now, 1),
             (Later, 2),
             (Now, 3),
@@ -537,7 +539,7 @@ mod tests {
             (Now, 3),
         ];
         assert_eq!(replies, want);
-        // The end of the marks too, where DCTCP asks for it.
+        // With DCTCP's policy the end of the marks is reported at once, too.
         let dctcp = replies_of(AckPolicy {
             echoes_changes: true,
             ..counting

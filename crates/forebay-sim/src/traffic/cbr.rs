@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn packets_are_evenly_spaced() {
-        // 1000 bytes at 1 Mbit/s: one every 8 ms.
+        // Packets of 1000 bytes at 1 Mbit/s leave every 8 ms.
         let mut cbr = Cbr::new(Rate::from_bps(1_000_000), Bytes(1000));
         let (start, stop) = (Time::from_nanos(5), Time::ZERO + Span::from_millis(40));
         let mut act = cbr.first(0, start, Some(stop)).unwrap();

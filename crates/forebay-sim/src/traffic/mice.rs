@@ -51,7 +51,7 @@ mod tests {
     use super::super::statistics::follows;
     use super::*;
 
-    /// Lengths of the on and off periods of one mouse.
+    /// Returns the lengths in s of the on and off periods of one mouse.
     fn periods(on: Span, off: Span, n: usize) -> (Vec<f64>, Vec<f64>) {
         let mut mice = Mice::new(on, off, Rng::new(5, "mice"));
         let mut act = mice.first(0, Time::ZERO, None).unwrap();

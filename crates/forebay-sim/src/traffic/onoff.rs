@@ -178,7 +178,7 @@ mod tests {
     use forebay_scenario::{Instant, TrafficKind};
     use forebay_units::{Bytes, Rate, Span, Time};
 
-    /// staqm's simulation 1, with packets of 100 us.
+    /// Returns the sources of staqm's simulation 1, with packets that take 100 us.
     fn staqm(arrivals: Option<Arrivals>, flows: u32) -> OnOff {
         let onoff = scenario::OnOff {
             rate: Rate::from_bps(40_000_000),
@@ -238,7 +238,7 @@ mod tests {
         let scale = 0.2 / 3.0;
         follows(&ons, |t| 1.0 - (scale / t).min(1.0).powf(1.5));
         follows(&offs, |t| 1.0 - (-t / 0.2).exp());
-        // Cells of ten bursts each; the last is the tail.
+        // Each cell has ten numbers of bursts; the last cell is the tail.
         let beyond = |n: f64| (1.0f64 - 1.0 / 50.0).powf(n);
         let cells = 15;
         let mut counts = vec![0.0; cells];
@@ -268,7 +268,8 @@ mod tests {
             }),
             1,
         );
-        // In units of the expected number so far, arrivals are Poisson of rate 1.
+        // If time is measured by the expected number of arrivals so far, arrivals are a Poisson
+        // process of rate 1.
         let expected = |t: f64| {
             let turn = TAU / period_s;
             per_s * (t + swing * (turn * (t - 100.0)).sin() / turn)

@@ -156,7 +156,7 @@ mod tests {
         }
         follows(&page_gaps, |t| 1.0 - (-t / 3.0).exp());
         follows(&object_gaps, |t| 1.0 - (-t / 0.02).exp());
-        // In packets of one byte the rounding does not show.
+        // With packets of one byte the rounding is negligible.
         follows(&sizes, |x| 1.0 - (1.0 + (x - 0.5) / 2400.0).powf(-1.2));
     }
 

@@ -168,7 +168,8 @@ mod tests {
         Time::ZERO + span
     }
 
-    /// Rates of 1, 2 and 4 Mbit/s; f(B) is 1 Mbit/s up to 5 s and 4 Mbit/s from 20 s on.
+    /// Returns a video with rates of 1, 2 and 4 Mbit/s; f(B) is 1 Mbit/s up to 5 s and 4 Mbit/s
+    /// from 20 s on.
     fn video() -> Video {
         Video {
             segment_s: 2.0,
@@ -197,7 +198,8 @@ mod tests {
         near(video.map_bps(3.0), 1e6);
         near(video.map_bps(12.5), 2.5e6);
         near(video.map_bps(25.0), 4e6);
-        // Up once f(B) reaches the next rate; the same rate on the way back down to the one below.
+        // The rate rises once f(B) reaches the next higher rate, and falls only once f(B) reaches
+        // the next lower one.
         assert_eq!(
             [9.9, 10.1, 19.9, 20.1].map(|it| video.choose(0, it)),
             [0, 1, 1, 2]
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn a_slow_path_stalls_and_a_fast_one_fills_the_buffer() {
         let mut slow = video();
-        // 2 s at 1 Mbit/s.
+        // A segment has 2 s at 1 Mbit/s.
         assert_eq!(packets(slow.first(0, at(S), None)), (at(S), 250));
         for i in 1..=4 {
             // Each segment of 2 s takes 3 s.
@@ -224,7 +226,7 @@ mod tests {
         let seen = slow.viewers((Time::ZERO, at(14 * S)))[0];
         assert_eq!((seen.segments, seen.stalls), (4, 3));
         assert_eq!(seen.stalled, Span::from_secs(3));
-        // Up to 16 s, the buffer runs out at 15 s.
+        // The buffer runs empty at 15 s, so that the stall up to 16 s counts, too.
         assert_eq!(
             slow.viewers((Time::ZERO, at(16 * S)))[0].stalled,
             Span::from_secs(4)
@@ -243,7 +245,7 @@ mod tests {
             assert!(fast.viewers[0].level_s <= fast.buffer_s + 1e-9);
         }
         let seen = fast.viewers((at(now.since_start() / 2), now))[0];
-        // At the highest rate, as fast as it is played.
+        // The viewer fetches the highest rate as fast as it plays.
         assert_eq!((most, seen.stalls), (1000, 0));
         assert!((seen.rates_bps / f64::from(seen.segments) - 4e6).abs() < 1.0);
         let played_s = now.as_secs_f64() / 2.0;

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use forebay_units::Rate;
 
-    /// Times of packets in s.
+    /// Returns the times of the first `n` packets in s.
     fn times(talk: Option<scenario::Talk>, n: usize) -> Vec<f64> {
         let model = scenario::Voice {
             rate: Rate::from_bps(64_000),
@@ -111,7 +111,8 @@ mod tests {
                 begun = pair[1];
             }
         }
-        // A pause shorter than what is left of the interval is not seen; beyond it none is missed.
+        // A pause that is shorter than the rest of the interval is not visible; all longer ones
+        // are.
         let long: Vec<f64> = pauses
             .iter()
             .map(|it| it - 0.1)

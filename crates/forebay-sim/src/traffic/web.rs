@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use forebay_units::Span;
 
-    /// Gaps in s and sizes in packets of bigdeli's sessions.
+    /// Returns the gaps in s and the sizes in packets of requests of bigdeli's sessions.
     fn requests(n: usize) -> (Vec<f64>, Vec<u32>) {
         let size = Pareto2 {
             shape: 1.2,

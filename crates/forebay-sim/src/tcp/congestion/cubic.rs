@@ -126,7 +126,7 @@ mod tests {
         flow.window.cwnd = testing::reduced(flow, Indication::Loss);
     }
 
-    /// In congestion avoidance after a reduction from `prior`.
+    /// Returns a window in congestion avoidance after a reduction from `prior`.
     fn reduced(prior: f64) -> Cubic {
         let mut flow = Cubic {
             window: RealWindow {
@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn the_window_follows_the_cubic() {
-        // From 1000 packets: back at the plateau after K = cbrt(300/0.4) = 9.086 s, by a window's
-        // worth of ACKs each 100 ms. With so long a round trip Reno would be slower.
+        // A reduction from 1000 packets reaches the plateau again after K = cbrt(300/0.4) = 9.086
+        // s, with a window of ACKs per 100 ms. With so long a round trip Reno would be slower.
         let mut w = reduced(1000.0);
         let mut at_plateau_s = f64::NAN;
         let mut now = Time::ZERO;

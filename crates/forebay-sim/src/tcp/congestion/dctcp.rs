@@ -96,7 +96,7 @@ mod tests {
     use crate::tcp::testing::{ack_sample, reduced};
     use forebay_units::Span;
 
-    /// A round trip of 20 packets with this number marked.
+    /// Acknowledges a round trip of 20 packets, of which this number is marked.
     fn round(flow: &mut Dctcp, ce_pkts: u32) {
         let una = flow.round_end;
         flow.on_ack(&AckSample {
@@ -127,7 +127,7 @@ mod tests {
     fn the_window_falls_by_half_the_share_of_marks() {
         let mut w = flow(100);
         assert_eq!(fall(&mut w, Indication::Mark), 50);
-        // A quarter of the packets, for long: alpha is 256 of 1024.
+        // A quarter of the packets is marked for a long time, so that alpha is 256 of 1024.
         for _ in 0..100 {
             round(&mut w, 5);
         }

@@ -244,7 +244,7 @@ mod tests {
         testing::reduced(flow, Indication::Loss) as u32
     }
 
-    /// Of a least round trip of 60 ms.
+    /// Returns a window whose least round trip is 60 ms.
     fn flow(cwnd: u32) -> LinuxCubic {
         let mut curve = Curve::new(Time::ZERO, 0);
         curve.delay_min = 60 * MS;
@@ -259,14 +259,15 @@ mod tests {
         }
     }
 
-    /// After a reduction from `prior`.
+    /// Returns a window after a reduction from `prior`.
     fn reduced(prior: u32) -> LinuxCubic {
         let mut flow = flow(prior);
         flow.window.cwnd = fall(&mut flow);
         flow
     }
 
-    /// Round trips until the window has grown to `to`, two packets an ACK.
+    /// Returns the number of round trips until the window has grown to `to`, with two packets per
+    /// ACK.
     fn rounds_to(to: u32, flow: &mut LinuxCubic, rtt: Span) -> u64 {
         let (mut now, mut rounds) = (Time::ZERO, 0);
         while flow.window.cwnd < to {

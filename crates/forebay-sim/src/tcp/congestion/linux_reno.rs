@@ -63,7 +63,7 @@ mod tests {
         let mut w = window(4);
         grow(&mut w, Time::ZERO, 2, Span::ZERO);
         assert_eq!(w.0.cwnd, 6);
-        // Four packets to the threshold, one left for congestion avoidance.
+        // Four packets reach the threshold, and one remains for congestion avoidance.
         grow(&mut w, Time::ZERO, 5, Span::ZERO);
         assert_eq!((w.0.cwnd, w.0.credit), (10, 1));
     }

@@ -211,7 +211,7 @@ mod tests {
     fn the_window_falls_by_half_the_share_of_marks() {
         let mut w = flow(100.0);
         let mut now = Time::ZERO;
-        // A quarter of the packets, for long.
+        // A quarter of the packets is marked for a long time.
         for _ in 0..200 {
             now += RTT;
             w.window.cwnd = 100.0;
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_short_round_trip_grows_as_one_of_25_ms() {
-        // Rates after a second: windows over round trips.
+        // The rates after a second are windows divided by round trips.
         let rate_gain = |rtt_ms: u64| {
             let mut w = flow(20.0);
             for round in 1..=1000 / rtt_ms {
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!((w.cwnd_pkts(), w.ssthresh_pkts()), (2, 2));
         let rate = w.bytes_per_s(2, RTT, 1000);
         assert!((rate / 1.03 - 1000.0 / 0.05).abs() < 1.0, "{rate}");
-        // Marks take it down to 100 kbit/s, and no further.
+        // Marks reduce the rate to 100 kbit/s and no further.
         w.alpha = 1.0;
         for now in 1..100 {
             w.on_ack(&ack_sample(at(now * RTT), RTT, 1, 1));

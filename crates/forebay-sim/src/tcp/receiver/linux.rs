@@ -273,7 +273,7 @@ mod tests {
         at(Span::from_micros(us))
     }
 
-    /// A receiver of Linux that waits for packet 10, with its quick ACKs used up.
+    /// Returns a Linux receiver that expects packet 10 and has no quick ACKs left.
     fn with_a_gap() -> Receiver {
         let mut r = Receiver::new();
         (0..10).for_each(|seq| {
@@ -289,7 +289,7 @@ mod tests {
             let (reply, _) = r.receive(at, &data(seq), &LINUX);
             (reply, r.ack_due)
         };
-        // Three duplicate ACKs begin a recovery at once.
+        // Three duplicate ACKs leave at once, so that the sender begins its recovery.
         for seq in 11..14 {
             assert_eq!(take(Time::ZERO, seq), (Reply::Now, Time::NEVER));
         }
@@ -298,11 +298,12 @@ mod tests {
         assert_eq!(take(us(600), 15), (Reply::Nothing, due));
         assert_eq!(r.take_due(), due);
         assert_eq!(r.blocks(), [(11, 16)]);
-        // What fills the gap is told at once, with what waits.
+        // The packet that fills the gap is acknowledged at once, together with those whose ACK
+        // waits.
         assert_eq!(r.receive(us(700), &data(17), &LINUX).0, Reply::Later);
         assert_eq!(r.receive(us(800), &data(10), &LINUX).0, Reply::Now);
         assert_eq!((r.ack_due, r.next()), (Time::NEVER, 16));
-        // The edge has moved: three more duplicates leave at once.
+        // Data has become deliverable, so that three more duplicate ACKs leave at once.
         assert_eq!(r.receive(us(900), &data(18), &LINUX).0, Reply::Now);
     }
 
@@ -313,7 +314,7 @@ mod tests {
             r.receive(Time::ZERO, &data(seq), &LINUX);
         }
         assert!(r.ack_due < Time::NEVER);
-        // One of both blocks goes on; another begins.
+        // The first packet extends one of both blocks; the second begins another block.
         assert!(!r.ends_run(&data(15), &LINUX));
         assert!(r.ends_run(&data(17), &LINUX));
         r.end_compression();
@@ -339,7 +340,7 @@ mod tests {
             .collect()
         };
         assert_eq!(replies(0..7), [Now, Now, Now, Now, Later, Now, Later]);
-        // The mark on 7, and one more.
+        // ACKs leave at once for the mark on packet 7, and for one more packet.
         assert_eq!(replies(7..11), [Now, Now, Later, Now]);
         // The sender says that it has reduced its window.
         let mut answer = data(11);
@@ -349,8 +350,8 @@ mod tests {
         let mut next = data(12);
         next.traffic_class.set_ecn(Ecn::Ect0);
         assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
-        // One that is not ECN-capable among others is a repetition, and the next one's ACK does
-        // not wait either.
+        // A packet that is not ECN-capable among others that are is a retransmission. The ACK of
+        // the next packet is not delayed, either.
         r.receive(Time::ZERO, &data(13), &quick);
         next.seq = 14;
         assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Now);
@@ -365,7 +366,8 @@ mod tests {
         let mut marked = data(0);
         r.receive(Time::ZERO, &marked, &LINUX);
         marked.traffic_class.set_ecn(Ecn::Ce);
-        // As in a guest: two packets in flight, all marked, and CWR on each second one. No ACK waits.
+        // As in a guest: two packets are in flight, all are marked, and each second one has CWR. No
+        // ACK is delayed.
         for seq in 1..9 {
             marked.seq = seq;
             marked.flags = Flags::of_tcp(seq % 2 == 0);
@@ -380,7 +382,7 @@ mod tests {
         ..AT_ONCE
     };
 
-    /// A receiver whose handshake has taken so long, at this time, with no quick ACKs left.
+    /// Returns a receiver whose handshake has taken `rtt_ms` and that has no quick ACKs left.
     fn linux(rtt_ms: u64) -> Receiver {
         let mut r = Receiver::new();
         r.receive(Time::ZERO, &data(0), &LINUX);
@@ -391,13 +393,13 @@ mod tests {
     #[test]
     fn acks_do_not_wait_after_a_silence() {
         use Reply::{Later, Now};
-        // A timeout of 60 and 200 ms.
+        // The timeout is 60 + 200 ms.
         for (gap_ms, reply) in [(250, Later), (270, Now)] {
             let mut r = linux(60);
             let now = at((60 + gap_ms) * MS);
             assert_eq!(r.receive(now, &data(2), &LINUX).0, reply, "{gap_ms}");
         }
-        // Nor after what was here already.
+        // ACKs are not delayed after a packet that had arrived before, either.
         let mut r = linux(60);
         let two = AckPolicy { quick: 2, ..LINUX };
         let replies = [1, 2, 3].map(|seq| r.receive(at(70 * MS), &data(seq), &two).0);

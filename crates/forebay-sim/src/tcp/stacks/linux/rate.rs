@@ -143,7 +143,7 @@ mod tests {
 
     const RTT: Span = Span::from_millis(20);
 
-    /// Packets 0 to 39 sent each ms from 0, and acknowledged a round trip later but for `lost`.
+    /// Sends packets 0 to 39, one per ms, and acknowledges all but `lost` a round trip later.
     fn samples(lost: Option<u32>) -> Vec<Option<DeliveryRate>> {
         let mut rates = RateSampler::default();
         let mut samples = Vec::new();
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_steady_flow_is_measured_at_its_rate() {
-        // From packet 20 on, which is the first sent after a delivery.
+        // Packet 20 is the first one sent after a delivery.
         for sample in &samples(None)[21..] {
             let sample = sample.unwrap();
             assert_eq!(sample.interval, u64::from(sample.pkts) * MS, "{sample:?}");

@@ -109,14 +109,15 @@ mod tests {
     #[test]
     fn what_is_held_takes_room_but_what_was_offered_stays() {
         let mut window = window(16);
-        // As in a guest's trace: packet 11 is lost, and the last one before it comes again is 65.
+        // As in the trace of a guest: packet 11 is lost, and packet 65 is the last one sent before
+        // the retransmission arrives.
         window.offer(11);
         assert_eq!(window.end(), 66);
         for held in 1..40 {
             window.offer_behind(11, held, 12 + held);
             assert_eq!(window.end(), 66, "{held}");
         }
-        // Once the hole is filled there is room again.
+        // Once the hole is filled, there is room again.
         window.offer(51);
         assert!(window.end() >= 51 + 55);
     }
@@ -132,7 +133,7 @@ mod tests {
             window.offer(una);
             assert!(window.end() >= una + cwnd, "{cwnd}");
         }
-        // Up to what the scenario gives the receiver.
+        // The buffer grows to the window of the scenario.
         assert_eq!(window.buffer_pkts, testing::config().window_pkts);
     }
 

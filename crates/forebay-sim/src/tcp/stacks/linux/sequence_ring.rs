@@ -129,7 +129,7 @@ mod tests {
         ring.advance(7);
         for seq in 7..2000u32 {
             ring.push(3 * seq);
-            // The window grows, and packets leave in twos and threes.
+            // Two of three packets are acknowledged, so that the number under way grows.
             if seq % 3 != 0 {
                 ring.advance(ring.una() + 1);
             }

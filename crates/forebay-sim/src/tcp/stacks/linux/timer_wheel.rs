@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn a_timer_fires_at_the_next_bucket_of_its_level() {
-        // Below 63 ticks to the tick, then to 8, from 504 on to 64, from 4032 on to 512.
+        // Times are rounded up to 1 tick below 63 ticks, then to 8, from 504 on to 64, and from
+        // 4032 on to 512.
         assert_eq!(expiry(at(10 * MS), 5 * MS), at(16 * MS));
         assert_eq!(expiry(at(10 * MS + NS), 5 * MS + NS), at(17 * MS));
         assert_eq!(expiry(Time::ZERO, 62 * MS), at(63 * MS));

@@ -72,7 +72,8 @@ mod tests {
     use super::*;
     use crate::tcp::congestion::{Bbr, LinuxReno};
 
-    /// Last packets of writes, with this window, where ACKs are of so many packets.
+    /// Returns the last packets of writes with a window of `cwnd`, if each ACK is for `acks`
+    /// packets.
     fn pushed(cwnd: u32, acks: u32, limit: u32) -> Vec<u32> {
         pushed_by::<LinuxReno>(cwnd, acks, limit)
     }
@@ -95,24 +96,24 @@ mod tests {
 
     #[test]
     fn a_third_of_the_buffer_is_written_at_a_time() {
-        // Of 21 packets, once 13 are left.
+        // The buffer has 21 packets and is filled once 13 are left.
         assert_eq!(pushed(8, 1, u32::MAX)[..4], [21, 29, 37, 45]);
         assert_eq!(pushed(8, 3, u32::MAX)[..4], [21, 30, 39, 48]);
-        // A repair frees more at a time.
+        // The repair of a loss frees more at once.
         assert_eq!(pushed(8, 25, u32::MAX)[..3], [21, 46, 71]);
-        // The last packet of all there is.
+        // The last packet of all data ends a write.
         assert_eq!(pushed(8, 1, 28), [21, 27]);
     }
 
     #[test]
     fn the_buffer_of_bbr_holds_three_windows() {
-        // Of 142 packets, once 94 are left.
+        // The buffer has 142 packets and is filled once 94 are left.
         assert_eq!(pushed_by::<Bbr>(47, 1, u32::MAX)[..2], [142, 190]);
     }
 
     #[test]
     fn the_buffer_grows_with_the_window() {
-        // 81 packets for a window of 40, filled once 53 are left.
+        // The buffer has 81 packets for a window of 40 and is filled once 53 are left.
         assert_eq!(pushed(40, 1, u32::MAX)[..3], [81, 109, 137]);
     }
 }

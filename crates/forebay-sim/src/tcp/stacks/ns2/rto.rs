@@ -92,7 +92,7 @@ mod tests {
 
     use crate::tcp::testing::MS;
 
-    /// Takes a round trip from the start.
+    /// Takes a round trip that begins at time zero.
     fn measure(rto: &mut RtoEstimator, rtt: Span) {
         rto.update(Time::ZERO, Time::ZERO + rtt);
     }
@@ -101,10 +101,11 @@ mod tests {
     fn follows_rfc_6298_in_ticks() {
         let mut rto = RtoEstimator::new(0.0);
         assert_eq!(rto.timeout(200 * MS), 3_000 * MS);
-        // First round trip of 100 ms: srtt 100, rttvar 50, timeout 300.
+        // The first round trip of 100 ms gives srtt 100, rttvar 50 and a timeout of 300 ms.
         measure(&mut rto, 100 * MS);
         assert_eq!(rto.timeout(200 * MS), 300 * MS);
-        // The same again: rttvar 37.5 (in quarter ticks: 20 - 5 = 15), timeout 100 + 150.
+        // A second one gives rttvar 37.5 (in quarter ticks: 20 - 5 = 15) and a timeout of 100 + 150
+        // ms.
         measure(&mut rto, 100 * MS);
         assert_eq!(rto.timeout(200 * MS), 250 * MS);
         assert_eq!(rto.timeout(1_000 * MS), 1_000 * MS);

@@ -242,7 +242,7 @@ mod tests {
         board.resent_to = 12;
         assert_eq!(board.next_hole(10), Some(14));
         board.resent_to = 16;
-        // 17 may still be on its way: nothing above it has arrived.
+        // Packet 17 may still be under way, because no packet above it has arrived.
         assert_eq!(board.next_hole(10), None);
     }
 
@@ -278,7 +278,7 @@ mod tests {
             out.iter().map(|segment| segment.seq).collect::<Vec<_>>()
         };
         assert_eq!(first_packets(false, 5), [0]);
-        // A window of one packet, with five thought to be in flight.
+        // The window is one packet, and five are thought to be in flight.
         assert!(first_packets(true, 5).is_empty());
         assert_eq!(first_packets(true, 0), [0]);
         assert_eq!(first_packets(true, -2), [0, 1, 2]);
