@@ -63,7 +63,7 @@ const MOST_LINES: usize = (1 << LEAF_BITS) - 1;
 const NODES: usize = 2 << LEAF_BITS;
 
 /// Largest number of leaves with which events are taken in runs of one line. With more lines the
-/// next event is on another line as a rule.
+/// next event is usually on another line.
 const RUN_LEAVES: usize = 8;
 
 /// Number of events of the calendar that are in one bucket on average, if all events are there.
@@ -178,7 +178,8 @@ impl<E: Copy> EventQueue<E> {
         self.renew_head(leaf);
     }
 
-    /// Removes events one after another while they come before `before`, which `each` returns anew.
+    /// Removes events one after another while their times are before `before`; each call of `each`
+    /// returns the next value of `before`.
     ///
     /// `each` gets the time, the event, and a later event whose memory is worth fetching. It cannot
     /// reach the queue, so that heads are compared once for a run of events from one line.
@@ -323,8 +324,8 @@ impl<E: Copy> EventQueue<E> {
     }
 }
 
-/// Returns the one of two heads of one time that comes first. Only a tie across the wrap of 2^32
-/// pushes comes out wrong.
+/// Returns the earlier one of two heads with the same time, by the order of their pushes. Only ties
+/// across the wrap of 2^32 pushes are resolved wrongly.
 #[cold]
 #[inline(never)]
 fn first_of_tie<E: Copy>(

@@ -1,9 +1,9 @@
 //! Packet-level simulation in virtual time: a scenario, a law and a seed give a trace.
 //!
 //! The simulator builds the network that a [`Scenario`] describes, puts a queue with the law under
-//! test at its bottleneck, and moves packets through it event by event. Senders, receivers and
-//! applications follow ns-2 or the Linux kernel, as the scenario chooses. The same scenario, law
-//! and seed give the same trace, bit for bit, on every machine.
+//! test at its bottleneck, and moves packets through it event by event. TCP senders and receivers
+//! follow ns-2 or the Linux kernel, as the scenario chooses. The same scenario, law and seed give
+//! the same trace, bit for bit.
 //!
 //! # Central types
 //!

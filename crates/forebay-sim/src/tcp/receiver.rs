@@ -40,7 +40,7 @@ pub struct AckPolicy {
 /// The decisions of a receiver's stack about the time of ACKs. *Signs* are the properties of a
 /// packet besides its number: flags, a mark, or being the SYN.
 trait ReceiverStack {
-    /// Takes note of a packet that comes in order.
+    /// Takes note of a packet that arrives in order.
     fn on_packet_in_order(
         _receiver: &mut Receiver,
         _now: Time,

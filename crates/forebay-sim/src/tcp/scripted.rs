@@ -467,7 +467,8 @@ fn bbr3_is_bounded_for_long_by_the_loss_of_a_probe() {
     );
     assert!(lost > 0 && probe_ended, "{lost}");
     let cwnd = path.control.cwnd();
-    // β of a product at least, and headroom below what was in flight when the loss came.
+    // The window is at least β times a bandwidth-delay product, and leaves headroom below the
+    // packets in flight at the loss.
     assert!(cwnd >= 0.85 * 0.7 * BDP_PKTS, "{cwnd}");
     assert!(cwnd < 0.8 * before, "{cwnd} {before}");
 }

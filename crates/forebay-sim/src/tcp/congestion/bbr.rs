@@ -90,8 +90,8 @@ impl<B> FullPipe<B> {
         }
     }
 
-    /// Takes the bandwidth of a round trip; `grew` tells from the bandwidth to be exceeded if it
-    /// did.
+    /// Takes the bandwidth of a round trip; `grew` is true if it exceeds its argument, the
+    /// bandwidth to be exceeded.
     fn update(&mut self, bw: B, grew: impl FnOnce(&B) -> bool) {
         if grew(&self.bw) {
             (self.bw, self.rounds) = (bw, 0);

@@ -412,11 +412,12 @@ mod tests {
             flags: Flags::of_tcp(false).with_bare(true),
             ..data(1)
         };
-        // Of 60 ms, and data after a while; of more than a second, which tells nothing.
+        // One handshake takes 60 ms and data follows after a while; the other takes more than a
+        // second and yields no round-trip time.
         for (first, rtt_ms, rto_ms) in [
             (bare, 60, 64 + 200),
             (bare, 1200, 1000),
-            // Of a first window of which the last packet alone was not lost.
+            // All packets of the first window except the last one were lost.
             (data(9), 60, 64 + 200),
             (data(9), 1200, 1000),
         ] {
@@ -427,7 +428,7 @@ mod tests {
             assert_eq!(r.next(), 1);
             r.receive(at((rtt_ms + 240) * MS), &data(1), &LINUX);
             assert_eq!(r.rto_ms(), rto_ms);
-            // It waits as one does that has had one packet of data.
+            // Its ACKs are delayed like those of a receiver that has had one data packet.
             assert_eq!(u64::from(r.wait_ms), LINUX.delay.as_millis());
         }
     }
@@ -447,8 +448,8 @@ mod tests {
             };
             gaps_ms.iter().map(&mut wait).collect()
         };
-        // To the tick after 40, 80 and 120 ms, which is the round trip; a tick is of 8 ms from 63 on.
-        // Packets that are near to each other bring it back.
+        // The delays end at the tick after 40, 80 and 120 ms, of which the last is the round trip;
+        // ticks have 8 ms from 63 ms on. Packets at short intervals reduce the delay again.
         let waits = waits_ms(&[240, 240, 240, 10, 10, 10]);
         assert!(waits[0] == 41 && (80..=88).contains(&waits[1]), "{waits:?}");
         assert!((120..=128).contains(&waits[2]), "{waits:?}");
@@ -471,10 +472,11 @@ mod tests {
             };
             (0..9).map(reply).collect::<Vec<_>>()
         };
-        // 4 would wait; 7 acknowledges 6 as well, and 8 waits as it would have.
+        // The ACK of 4 would be delayed without PSH. The ACK of 7 covers 6 as well, and that of 8
+        // is delayed as usual.
         let all = [Now, Now, Later, Now, Now, Later, Now, Now, Later];
         assert_eq!(replies(linux), all);
-        // ns-2's receiver does not look at it.
+        // ns-2's receiver ignores PSH.
         let all = [Now, Later, Now, Later, Now, Later, Now, Later, Now];
         assert_eq!(replies(DELAYED), all);
     }

@@ -1,5 +1,5 @@
-//! Senders that follow ns-2.35's one-way agents, so that runs can be compared with ns-2's.
-//! [`Agent`] is common to all of them; each kind of loss recovery has its own file.
+//! Senders that follow ns-2.35's one-way agents, so that runs can be compared with ns-2's. All of
+//! them share [`Agent`]; each kind of loss recovery has its own file.
 
 mod newreno;
 mod reno;
