@@ -37,20 +37,19 @@ pub enum Hop {
     Source,
 }
 
-/// A source and a sink with their four access links. All four have the rate and delay of `wire`,
-/// and each has the time at which it becomes free.
+/// A source and a sink with their four access links, which all have the rate and delay of `wire`.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Pair {
     /// Rate and delay of each access link.
     pub wire: Wire,
-    /// The link from the source to the first router.
+    /// Time at which the link from the source to the first router becomes free.
     pub data_up: Time,
-    /// The link from the last router to the sink.
+    /// Time at which the link from the last router to the sink becomes free.
     pub data_down: Time,
-    /// The link from the sink to the last router.
+    /// Time at which the link from the sink to the last router becomes free.
     pub ack_up: Time,
-    /// The link from the first router to the source.
+    /// Time at which the link from the first router to the source becomes free.
     pub ack_down: Time,
     /// Number of the kind of access link; pairs with equal wires have the same number.
     pub class: u16,
@@ -490,7 +489,7 @@ impl NetworkState {
         (&mut self.classes[route.class as usize], route.sender)
     }
 
-    /// Starts to bring the state of a flow's sender into the cache.
+    /// Prefetches the state of a flow's sender.
     #[inline]
     pub fn prefetch_sender(&self, flow: FlowId) {
         let route = self.routes[flow.index()];
