@@ -13,7 +13,9 @@ const NONE: u32 = u32::MAX;
 /// An event with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<E> {
+    /// The time of the event.
     pub time: Time,
+    /// The event.
     pub event: E,
 }
 

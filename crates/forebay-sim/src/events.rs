@@ -11,7 +11,7 @@ use forebay_units::{Ring, Span, Time};
 use crate::calendar::{Calendar, Entry};
 use crate::number::index;
 
-/// How many events ahead of a line's first one memory is fetched.
+/// Distance, in events of a line, at which the memory that an event needs is prefetched.
 const AHEAD: usize = 12;
 
 /// The number of delay lines of a queue. Late lines have the lower numbers.

@@ -35,8 +35,9 @@ impl End {
 pub struct Outgoing {
     /// Number of the flow among all external flows of the scenario, in its order, from 0.
     pub flow: u32,
+    /// The end that sends the packet.
     pub from: End,
-    /// On the wire.
+    /// Size of the packet on the wire.
     pub bytes: u16,
     /// The ECN field of the packet.
     pub ecn: Ecn,
@@ -56,9 +57,13 @@ pub enum Loss {
 /// The outcome of a packet that the caller has sent: delivered or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketOutcome {
+    /// The time of the delivery or the loss.
     pub at: Time,
+    /// The caller's number of the flow: [`Outgoing::flow`].
     pub flow: u32,
+    /// The end that sent the packet.
     pub from: End,
+    /// The caller's number of the packet: [`Outgoing::number`].
     pub number: u32,
     /// The ECN field with which the packet reached the opposite end, or the reason of its loss.
     pub fate: Result<Ecn, Loss>,
@@ -80,6 +85,7 @@ pub enum QueueAction {
 /// An entry of the log of the queues that packets of the caller meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEvent {
+    /// The time of the action.
     pub at: Time,
     /// Number of the link whose queue it is; that of the bottleneck is 0.
     pub link: usize,
@@ -89,10 +95,11 @@ pub struct QueueEvent {
     pub from: End,
     /// The caller's number of the packet: [`Outgoing::number`].
     pub number: u32,
-    /// On the wire.
+    /// Size of the packet on the wire.
     pub bytes: u16,
     /// DSCP and ECN field, after the event.
     pub class: TrafficClass,
+    /// The action of the queue.
     pub action: QueueAction,
 }
 

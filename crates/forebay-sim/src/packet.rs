@@ -13,6 +13,7 @@ pub const NO_BLOCKS: u32 = 0x00ff_ffff;
 /// A data packet or an ACK. Sequence numbers count packets; 0 is the SYN.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
+    /// The flow, or the additional connection of a flow.
     pub flow: FlowId,
     /// The number of a data packet, or the number that an ACK expects next.
     ///
@@ -27,7 +28,9 @@ pub struct Packet {
     /// Number of the flow's connection to which the packet belongs; packets of an earlier
     /// connection are ignored.
     pub connection: u16,
+    /// DSCP and ECN field.
     pub traffic_class: TrafficClass,
+    /// Flags of the headers and of the origin.
     pub flags: Flags,
     /// The next station on the path.
     pub station: StationId,

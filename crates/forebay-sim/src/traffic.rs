@@ -38,17 +38,24 @@ pub enum Action {
 /// An action of an application with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Act {
+    /// The time of the action.
     pub at: Time,
+    /// The action.
     pub action: Action,
 }
 
 /// A recorded packet, which arrives at the first queue of its path at its recorded time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coming {
+    /// The time of its arrival at the first queue.
     pub at: Time,
+    /// Number of its flow in the traffic, from 0.
     pub flow: u32,
+    /// Size on the wire.
     pub bytes: u16,
+    /// DSCP and ECN field.
     pub class: TrafficClass,
+    /// True if it is a TCP packet.
     pub tcp: bool,
     /// Numbers of the source and destination hosts, if they are known.
     pub hosts: Option<(u16, u16)>,

@@ -128,7 +128,7 @@ impl Application for Video {
         at.level_s = at.level_s(now) + self.segment_s;
         (at.since, at.playing) = (now, true);
         at.segments.push((now, bps));
-        // It waits until there is room for a segment.
+        // The viewer waits until the buffer has room for a segment.
         let excess_s = (at.level_s + self.segment_s - self.buffer_s).max(0.0);
         let (rate, level_s) = (at.rate, at.level_s - excess_s);
         let rate = self.choose(rate, level_s);

@@ -33,12 +33,14 @@ pub trait Window {
 /// A window in real numbers, as in ns-2.
 #[derive(Clone, Debug)]
 pub struct RealWindow {
+    /// The congestion window.
     pub cwnd: f64,
+    /// The slow-start threshold.
     pub ssthresh: f64,
 }
 
 impl RealWindow {
-    /// One packet until the handshake is done: the SYN.
+    /// Creates the window of a connection before its handshake, which is one packet, the SYN.
     pub fn new(ssthresh_pkts: u32) -> RealWindow {
         RealWindow {
             cwnd: 1.0,
@@ -82,14 +84,16 @@ pub const NO_THRESHOLD: u32 = u32::MAX >> 1;
 /// A window in whole packets, as in the Linux kernel.
 #[derive(Clone, Debug)]
 pub struct WholeWindow {
+    /// The congestion window.
     pub cwnd: u32,
+    /// The slow-start threshold.
     pub ssthresh: u32,
     /// Acknowledged packets that count towards the next increase of the window.
     pub credit: u32,
 }
 
 impl WholeWindow {
-    /// One packet until the handshake is done: the SYN.
+    /// Creates the window of a connection before its handshake, which is one packet, the SYN.
     pub fn new() -> WholeWindow {
         WholeWindow {
             cwnd: 1,
