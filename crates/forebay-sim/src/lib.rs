@@ -37,6 +37,8 @@
 //! receivers, `traffic.rs` to the applications. The example `simulate` runs one scenario from the
 //! command line.
 
+#![warn(missing_docs)]
+
 mod blocks;
 pub mod calendar;
 pub mod calls;
