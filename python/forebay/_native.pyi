@@ -903,7 +903,7 @@ def cubic_share(probability: float, rtt_s: float) -> float:
     """How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region."""
 
 class FlowModel:
-    """How a link's flows answer a law, scaled to any number of flows and any mean round trip."""
+    """A link's flows and their response to a law, for any number of flows and mean round trip."""
 
     @staticmethod
     def reno() -> FlowModel:

@@ -30,13 +30,13 @@ impl LawDriver {
         }
     }
 
-    /// As [`Law::watches_arrivals`], without a call.
+    /// Returns the stored result of [`Law::watches_arrivals`], without a dynamic call.
     #[inline(always)]
     pub fn watches_arrivals(&self) -> bool {
         self.watches_arrivals
     }
 
-    /// As [`Law::watches_departures`], without a call.
+    /// Returns the stored result of [`Law::watches_departures`], without a dynamic call.
     #[inline(always)]
     pub fn watches_departures(&self) -> bool {
         self.watches_departures

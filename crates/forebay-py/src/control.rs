@@ -250,7 +250,7 @@ impl LawModel {
     }
 }
 
-/// How flows settle, in a word.
+/// Returns the kind of an equilibrium as one word.
 pub fn outcome(found: &Equilibrium) -> &'static str {
     match found {
         Equilibrium::Linear { .. } => "linear",
@@ -318,6 +318,7 @@ pub fn known(kind: &str) -> PyResult<&'static LawSpec> {
     law_named(kind).map_err(|allowed| fault(ParamError::new("law", format!("{kind:?}"), allowed)))
 }
 
+/// Converts a parameter error to a `ScenarioError`.
 pub fn fault(error: ParamError) -> PyErr {
     ScenarioError::new_err(error.to_string())
 }
@@ -330,6 +331,7 @@ fn read(settings: Settings) -> PyResult<Vec<(String, Value)>> {
     settings.into_iter().map(one).collect()
 }
 
+/// Returns the linear model of a law as a dictionary.
 pub fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("queue_pkts", model.queue_pkts)?;

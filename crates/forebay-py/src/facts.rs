@@ -31,6 +31,7 @@ record! {
 }
 
 impl PointInfo {
+    /// Returns the facts about a point of an experiment.
     pub fn of(py: Python, point: &Point) -> PyResult<PointInfo> {
         let scenario = &point.scenario;
         let site = scenario.site();
@@ -112,12 +113,13 @@ impl LinkInfo {
     }
 }
 
+/// Returns the mean rate of a rate trace in bit/s, and its length in s.
 pub fn trace(trace: &RateTrace) -> (u64, f64) {
     let length_s = f64::from(trace.round_ms()) / 1e3;
     (trace.mean_rate().as_bps(), length_s)
 }
 
-/// In packets, or in bytes.
+/// Returns a buffer's size as (packets, bytes), of which exactly one is present.
 pub fn buffer(buffer: Buffer) -> (Option<u32>, Option<u64>) {
     match buffer {
         Buffer::Packets(packets) => (Some(packets), None),
@@ -148,6 +150,7 @@ record! {
 }
 
 impl LawInfo {
+    /// Returns the facts about a law at a point.
     pub fn of(py: Python, choice: &LawChoice, site: &Site) -> PyResult<LawInfo> {
         Ok(LawInfo {
             label: choice.label.clone(),

@@ -69,6 +69,7 @@ enum Amount {
     Text(String),
 }
 
+/// A fluid model as Python describes it.
 #[derive(FromPyObject)]
 pub struct PyModel {
     bottlenecks: Vec<PyBottleneck>,
@@ -179,6 +180,7 @@ impl PyModel {
     }
 }
 
+/// Returns the model of congestion windows: sawtooth or smooth.
 pub fn windows(sawtooth: bool) -> Windows {
     if sawtooth {
         Windows::Sawtooth
@@ -187,6 +189,7 @@ pub fn windows(sawtooth: bool) -> Windows {
     }
 }
 
+/// Converts an error in a model's parameter to a `ScenarioError` that names the file.
 pub fn refused(file: &str, error: &ParamError) -> PyErr {
     ScenarioError::new_err(format!("{file}: {error}"))
 }

@@ -125,6 +125,7 @@ pub struct PyLaw {
 }
 
 impl PyLaw {
+    /// Creates the law from an object of its class, with a generator of this seed.
     pub fn new(py: Python, made: Made, seed: u64) -> Result<PyLaw, ParamError> {
         let seeded = made.seeded.call1(py, (seed,));
         seeded

@@ -174,6 +174,7 @@ pub struct Read {
 }
 
 impl Plan {
+    /// Creates the plan of an experiment that was read, with its designed gains.
     pub fn of(
         py: Python,
         reading: &Reading,
@@ -201,6 +202,10 @@ impl Plan {
         })
     }
 
+    /// Returns the inputs and the experiment of the plan.
+    ///
+    /// # Errors
+    /// The plan describes real traffic, which cannot be run.
     pub fn read(&self) -> PyResult<&Read> {
         let none = || PyRuntimeError::new_err("real traffic has nothing to run");
         self.read.as_ref().ok_or_else(none)

@@ -119,7 +119,7 @@ enum Kind {
     Mixed(Vec<FlowClass>),
 }
 
-/// How a link's flows answer a law, scaled to any number of flows and any mean round trip.
+/// A link's flows and their response to a law, for any number of flows and mean round trip.
 #[pyclass(frozen, module = "forebay._native")]
 pub struct FlowModel(Kind);
 

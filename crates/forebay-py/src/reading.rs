@@ -13,6 +13,7 @@ use crate::{files, prototype, ScenarioError};
 
 /// Python's modules for what a scenario needs beside its text.
 const SAMPLES: &str = "forebay.scenario.axes";
+/// The Python module that designs gains automatically.
 pub const GAINS: &str = "forebay.experiment.automatic_gains";
 
 /// Numbers of laws at a point: the number of the law, and its parameters.
@@ -156,6 +157,7 @@ record! {
 }
 
 impl GainsRequest {
+    /// Returns the Python form of a request for designed gains.
     pub fn of(py: Python, request: forebay_scenario::GainsRequest) -> PyResult<GainsRequest> {
         let load = request.load;
         Ok(GainsRequest {

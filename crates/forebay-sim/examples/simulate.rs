@@ -1,7 +1,7 @@
-//! `simulate FILE.toml [LAW] [SEED]`: one run of a scenario's first point on one thread, with
-//! its metrics, the digest of its trace, and its packets per second.
+//! `simulate FILE.toml [LAW] [SEED]` runs a scenario's first point on one thread, and prints its
+//! metrics, the digest of its trace, and the number of packets per second of real time.
 //!
-//! It is there for callgrind, which should see the engine and little else:
+//! The example is meant for callgrind, which should see the engine and little else:
 //!
 //! ```text
 //! cargo build --release -p forebay-sim --example simulate
@@ -39,7 +39,7 @@ fn simulate() -> Result<(), String> {
         .map_err(|_| format!("SEED: found {seed}, allowed: a whole number"))?;
     let text = std::fs::read(&file).map_err(|error| format!("{file}: {error}"))?;
     for name in files(&text, &file, &options).map_err(|error| error.to_string())? {
-        // One that is not there is for `parse` to say.
+        // `parse` reports a file that is missing.
         if let Ok(contents) = std::fs::read(Path::new(&file).with_file_name(&name)) {
             options.files.push((name, contents));
         }

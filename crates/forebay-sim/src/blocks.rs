@@ -1,26 +1,27 @@
-//! TCP options of ACKs on their way, SACK blocks and counts of marks, kept beside the packets so
-//! that packets stay small.
+//! The TCP options of ACKs under way: SACK blocks and counts of marks. They are stored apart from
+//! the packets, which stay small.
 
 use crate::number::count;
 use crate::packet::NO_BLOCKS;
 use crate::tcp::{Block, MAX_BLOCKS};
 
-/// Options of an ACK: SACK blocks and a count of marks.
+/// The options of an ACK: SACK blocks and a count of marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckOptions {
     blocks: [Block; MAX_BLOCKS],
     count: u8,
-    /// Marked packets that the receiver has counted (RFC 9768).
+    /// Number of marked packets that the receiver has counted (RFC 9768).
     pub ce_pkts: u32,
 }
 
 impl AckOptions {
-    /// SACK blocks.
+    /// Returns the SACK blocks.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks[..usize::from(self.count)]
     }
 }
 
+/// The options of all ACKs under way. A packet holds the index of its options here.
 #[derive(Default)]
 pub struct BlockStore {
     slots: Vec<AckOptions>,
@@ -28,7 +29,8 @@ pub struct BlockStore {
 }
 
 impl BlockStore {
-    /// Keeps up to three blocks and a count of marks; the answer goes into the packet.
+    /// Stores up to three blocks and a count of marks; returns the index for the packet, which is
+    /// [`NO_BLOCKS`] if there is nothing to store.
     #[inline]
     pub fn put(&mut self, blocks: &[Block], ce_pkts: u32) -> u32 {
         if blocks.is_empty() && ce_pkts == 0 {
@@ -57,7 +59,7 @@ impl BlockStore {
         }
     }
 
-    /// Takes out again what [`put`](BlockStore::put) has kept.
+    /// Removes and returns the options that [`put`](BlockStore::put) stored at this index.
     pub fn take(&mut self, index: u32) -> AckOptions {
         self.free.push(index);
         self.slots[index as usize]

@@ -13,7 +13,9 @@ const NONE: u32 = u32::MAX;
 /// An event with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<E> {
+    /// The time of the event.
     pub time: Time,
+    /// The event.
     pub event: E,
 }
 
@@ -140,7 +142,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         slot.map_or(&[], |slot| &slot.entries[..slot.len as usize])
     }
 
-    /// Removes so many of the events of [`front`](Calendar::front).
+    /// Removes the first `count` events of [`front`](Calendar::front).
     #[inline]
     pub fn pop_front(&mut self, count: usize) {
         self.cursor += count;
@@ -309,7 +311,8 @@ mod tests {
     use super::*;
     use forebay_units::Rng;
 
-    /// Compares with a heap, with pushes between pops and gaps from none to far past the wheel.
+    /// Compares the calendar with a heap, with pushes between pops, and with gaps from zero to far
+    /// past the wheel.
     #[test]
     fn pops_in_order_of_time() {
         let mut rng = Rng::new(3, "calendar");

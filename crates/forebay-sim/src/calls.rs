@@ -1,18 +1,21 @@
-//! What the sinks of calls see: times under way, their changes, and gaps in the numbers.
+//! Quality of voice calls at their sinks: delays of packets, changes of the delay, and losses.
 
 use std::collections::VecDeque;
 
 use forebay_trace::Call;
 use forebay_units::{Span, Time};
 
-/// One call. Its packets arrive in the order in which they were sent: they have one way.
+/// The state of one call. Its packets take one path and arrive in the order in which they were
+/// sent.
 #[derive(Clone, Debug, Default)]
 struct CallState {
-    /// Number of the next packet.
+    /// Number of the next packet to be sent.
     next: u32,
-    /// Number and time of those under way.
+    /// Number and sending time of each packet under way.
     under_way: VecDeque<(u32, Time)>,
+    /// Delay of the last packet received.
     last_delay: Option<Span>,
+    /// The counts within the window of measurement.
     seen: Call,
 }
 
@@ -20,11 +23,12 @@ struct CallState {
 pub struct Calls(Vec<CallState>);
 
 impl Calls {
+    /// Creates the state of this many calls.
     pub fn new(calls: u32) -> Calls {
         Calls(vec![CallState::default(); calls as usize])
     }
 
-    /// A packet leaves its source; returns its number.
+    /// Records that a packet leaves its source at `now`, and returns its number.
     pub fn sent(&mut self, call: u32, now: Time) -> u32 {
         let line = &mut self.0[call as usize];
         let number = line.next;
@@ -33,8 +37,10 @@ impl Calls {
         number
     }
 
-    /// The packet of this number reaches its sink. It counts where it does so within the window,
-    /// and what is missing before it likewise.
+    /// Records that the packet with this number reaches its sink at `now`.
+    ///
+    /// Packets sent before it that have not arrived are lost. `counts` is true within the window of
+    /// measurement; only then do the packet and the lost ones enter the counts.
     pub fn received(&mut self, call: u32, number: u32, now: Time, counts: bool) {
         let line = &mut self.0[call as usize];
         while let Some((first, at)) = line.under_way.pop_front() {
@@ -56,7 +62,7 @@ impl Calls {
         }
     }
 
-    /// What was seen.
+    /// Returns the counts of each call.
     pub fn seen(&self) -> impl Iterator<Item = Call> + '_ {
         self.0.iter().map(|line| line.seen)
     }
@@ -73,7 +79,8 @@ mod tests {
             .map(|i| calls.sent(1, Time::from_nanos(100 * i)))
             .collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-        // Before the window; then delays of 50, 20 and 30 ns with one packet missing.
+        // One packet arrives before the window; then packets have delays of 50, 20 and 30 ns, and
+        // one is missing.
         calls.received(1, 0, Time::from_nanos(70), false);
         calls.received(1, 1, Time::from_nanos(150), true);
         calls.received(1, 3, Time::from_nanos(320), true);

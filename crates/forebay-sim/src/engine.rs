@@ -1,14 +1,16 @@
-//! Runs a network: events in order of time, an event only where order can change.
+//! The simulation engine: it processes events in order of time, and makes an event only where the
+//! order of packets can change.
 //!
-//! With one bottleneck a data packet costs two or three: its arrival there, its ACK's arrival at the
-//! shared line back where ACKs may leave it in another order, and that ACK's arrival at the sender;
-//! each further station adds one. The links' ends of transmission, the laws' clocks and the sampler
-//! are one pending time each and stay out of the queues. Everything else is arithmetic: access links
-//! and the links themselves are FIFO, so what leaves a queue can be followed to the receiver,
-//! through it, and back to the next place where flows meet.
+//! With one bottleneck a data packet needs two or three events: its arrival at the bottleneck, the
+//! arrival of its ACK at the shared line back if ACKs may leave that in another order, and the
+//! arrival of the ACK at the sender. Each further station adds one event. The links' ends of
+//! transmission, the laws' timers and the sampler have one pending time each, outside the queues of
+//! events. Everything else is arithmetic. Access links and links are FIFO, so that a packet that
+//! leaves a queue is followed at once to the receiver, through the receiver, and back to the next
+//! shared station.
 //!
-//! Each kind of event has a queue of its own. The clock is the senders'; what happens at the links
-//! is caught up with when something at a host may depend on it.
+//! Each kind of event has its own queue. The clock is the senders': the links are allowed to lag
+//! behind it and catch up when something at a host may depend on them.
 
 mod agenda;
 mod applications;
@@ -49,25 +51,25 @@ use crate::Watch;
 pub use dumbbell::Dumbbell;
 pub use mesh::Mesh;
 
-/// Largest number of kinds of access link that have delay lines. With more of them, packets that
-/// come at one time keep the order in which they were sent.
+/// Largest number of kinds of access link with which there are delay lines. With more kinds,
+/// packets that arrive at the same time keep the order in which they were sent.
 const MOST_LINE_KINDS: usize = 4;
 
-/// How many events pass between two looks at the watch.
+/// Number of events between two checks of the watch.
 const WATCH_EVERY: u32 = 1 << 14;
 
-/// The links where flows meet. The engine is compiled for each kind of network, so that with one
-/// bottleneck nothing asks which link it is, or where a packet goes next.
+/// The shared links of a network. The engine is compiled for each kind of network, so that with one
+/// bottleneck no code selects a link or looks up a packet's next hop.
 pub trait Topology: Sized {
-    /// Prompt delay lines of each kind of access link in [`Hosts::arrivals`], whose packets did not
-    /// wait for that link.
+    /// Number of prompt delay lines in [`Hosts::arrivals`] for each kind of access link. Packets on
+    /// a prompt line did not wait for their access link.
     const PROMPT_LINES: usize;
-    /// Late ones for packets that come from a station.
+    /// Number of late delay lines for packets that come from a station.
     const ONWARD_LINES: usize;
-    /// Whether the links fall behind the clock, to be brought up to it.
+    /// True if the links may lag behind the clock and catch up later.
     const LOOKS_AHEAD: bool;
 
-    /// `ports` are those of the links, in order, and `lines_back` the ways back along them.
+    /// Creates the links from their ports and their lines back, in the order of the scenario.
     fn new(
         scenario: &Scenario,
         network: &NetworkState,
@@ -75,50 +77,56 @@ pub trait Topology: Sized {
         lines_back: Vec<LineBack>,
     ) -> Self;
 
+    /// Returns the ports of all links, in order.
     fn ports(&self) -> &[Port];
+    /// Returns the ports of all links, in order, to change them.
     fn ports_mut(&mut self) -> &mut [Port];
+    /// Ends the network and returns its ports.
     fn into_ports(self) -> Vec<Port>;
+    /// Returns the port of a link and the line back along it.
     fn link_mut(&mut self, link: usize) -> (&mut Port, &mut LineBack);
 
-    /// Sets how far they may fall behind, and when they must be brought up to the clock.
+    /// Sets how far the links may lag behind the clock, and the times at which they must catch up.
     fn set_lookahead(&mut self, hosts: &mut Hosts);
 
-    /// Lets pass all that happens at the links before `links_before`, and at packets that reach a
-    /// station before `arrivals_before`.
+    /// Processes the ends of transmission before `links_before` and the arrivals at stations before
+    /// `arrivals_before`.
     fn advance(&mut self, hosts: &mut Hosts, links_before: Time, arrivals_before: Time);
 
-    /// Lets ACKs cross that have reached a line back before this time, where nothing meets them
-    /// there.
+    /// Moves ACKs that reached the line back before `before` across it, if ACKs alone use that
+    /// line.
     fn cross_back(&mut self, hosts: &mut Hosts, before: Time);
 
-    /// When the next ACK reaches its sender.
+    /// Returns the time at which the next ACK reaches its sender.
     fn next_ack(&self) -> Time;
 
-    /// Hands ACKs to their senders while they come before the agenda's first time, `most` of them;
-    /// there is one. Returns their number.
+    /// Delivers at most `most` ACKs to their senders, while they arrive before the first time of
+    /// the agenda. At least one must be due. Returns their number.
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32;
 
-    /// An ACK reaches the first station of its way back.
+    /// Schedules the arrival of an ACK at the first station of its way back.
     fn enter_way_back(&mut self, hosts: &mut Hosts, returning: Returning);
 }
 
-/// A run of a scenario over links of this kind.
+/// A run of a scenario on a network of type `T`.
 pub struct PacketEngine<T> {
     scenario: Arc<Scenario>,
     hosts: Hosts,
     links: T,
-    /// How many changes of the scenario have been made.
+    /// Number of changes of the scenario that have been made.
     changed: usize,
+    /// The end of the scenario.
     end: Time,
+    /// Goodput of each flow over time.
     goodput: GoodputRecorder,
-    /// By flow, for `goodput`.
+    /// Bytes delivered so far, by flow; scratch space of `goodput`.
     totals: Vec<u64>,
-    /// Samples of a row of it.
+    /// Number of samples per row of `goodput`.
     goodput_every: u64,
 }
 
 impl<T: Topology> PacketEngine<T> {
-    /// `queues` are those of the links, in order.
+    /// Creates a run at time zero. `queues` are the queues of the links, in order.
     pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue<Packet>>, seed: u64) -> Self {
         let whole = Arc::clone(&scenario);
         let scenario = &*whole;
@@ -147,7 +155,7 @@ impl<T: Topology> PacketEngine<T> {
                 late_lines: lines.late,
                 prompt_lines: T::PROMPT_LINES,
                 lookahead: Span::ZERO,
-                // 1 ms wide, past the longest timeout of a minute.
+                // Buckets are 1 ms wide and reach past the longest timeout of a minute.
                 alarms: Calendar::new(Span::from_nanos(1 << 20), Span::from_secs(65)),
                 agenda: Agenda::new(Time::ZERO + scenario.sample, over),
                 blocks: BlockStore::default(),
@@ -168,12 +176,12 @@ impl<T: Topology> PacketEngine<T> {
         engine
     }
 
-    /// Runs to the end; `None` if cancelled.
+    /// Runs to the end of the scenario and returns the trace; `None` if cancelled.
     pub fn run(mut self, watch: &Watch) -> Option<RunTrace> {
         self.run_until(self.end, watch).then(|| self.finish())
     }
 
-    /// Returns what has been recorded so far at the link under test.
+    /// Returns the recorder of the link under test.
     pub fn tested(&self) -> &Recorder {
         &self.links.ports()[self.scenario.tested]
             .bottleneck
@@ -181,7 +189,7 @@ impl<T: Topology> PacketEngine<T> {
             .recorder
     }
 
-    /// What all flows have got so far.
+    /// Returns the bytes delivered to all flows so far.
     pub fn delivered_bytes(&self) -> u64 {
         let receivers = self.hosts.network.receivers.iter();
         receivers
@@ -189,7 +197,7 @@ impl<T: Topology> PacketEngine<T> {
             .sum()
     }
 
-    /// Runs on until just after `until`, and not past the end; whether nobody cancelled it.
+    /// Runs until just after `until`, but not past the end. Returns false if the run was cancelled.
     pub fn run_until(&mut self, until: Time, watch: &Watch) -> bool {
         let until = until.min(self.end);
         self.hosts.agenda.over = until.just_after();
@@ -274,7 +282,10 @@ impl<T: Topology> PacketEngine<T> {
         }
     }
 
-    /// Things of one time happen in the order: change, tick, link, sample, alarm, packet.
+    /// Processes the first entry of the agenda, which is due at `now`.
+    ///
+    /// Entries of one time are processed in this order: change, tick of a law, link, sample, alarm,
+    /// packet.
     #[inline(never)]
     fn handle_single(&mut self, now: Time) {
         let PacketEngine { hosts, links, .. } = self;
@@ -302,6 +313,7 @@ impl<T: Topology> PacketEngine<T> {
         }
     }
 
+    /// Records a sample at every port, and goodput if a row is due.
     fn sample(&mut self, now: Time) {
         let PacketEngine {
             scenario,
@@ -309,7 +321,7 @@ impl<T: Topology> PacketEngine<T> {
             links,
             ..
         } = self;
-        // Of the bottleneck alone.
+        // Only the bottleneck, which is the first port, records the packets in flight.
         let mut in_flight_pkts = (scenario.windows).then(|| hosts.mean_in_flight_pkts(scenario));
         for port in links.ports_mut() {
             port.sample(now, in_flight_pkts.take());
@@ -324,7 +336,8 @@ impl<T: Topology> PacketEngine<T> {
         }
     }
 
-    /// What flows got since the last call. A packet counts when it leaves its last queue.
+    /// Records the goodput of each flow since the last call. A packet counts from the time at which
+    /// it leaves its last queue.
     fn sample_goodput(&mut self) {
         let network = &self.hosts.network;
         let flows: u32 = network.classes.iter().map(|class| class.count).sum();
@@ -336,10 +349,12 @@ impl<T: Topology> PacketEngine<T> {
         self.goodput.row(&self.totals);
     }
 
+    /// Processes the first alarm, which is due at `now`.
     fn handle_alarm(&mut self, now: Time) {
         let PacketEngine { hosts, links, .. } = self;
         let alarm = hosts.alarms.pop().map(|entry| entry.event);
-        // All but a retransmission timer may have to do with a receiver.
+        // Alarms other than a retransmission timer may concern a receiver, so that the links must
+        // catch up first.
         if !T::LOOKS_AHEAD || !matches!(alarm, Some(Alarm::Retransmit(_))) {
             links.advance(hosts, now.just_after(), now);
         }
@@ -368,6 +383,7 @@ impl<T: Topology> PacketEngine<T> {
         hosts.agenda.alarm = next.map_or(Time::NEVER, |entry| entry.time);
     }
 
+    /// Returns the time of the next tick of a law.
     fn next_tick(&self) -> Time {
         self.links
             .ports()
@@ -378,7 +394,7 @@ impl<T: Topology> PacketEngine<T> {
     }
 }
 
-/// The queue of each link, under its own law or the one under test.
+/// Builds the queue of each link, under the link's own law or the law under test.
 ///
 /// # Errors
 /// The law under test does not fit a queue.
@@ -401,7 +417,7 @@ pub fn queues(
     scenario.links.iter().enumerate().map(queue).collect()
 }
 
-/// The port of each link.
+/// Builds the port of each link.
 fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) -> Vec<Port> {
     let traffic = scenario.traffic.len();
     let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
@@ -425,7 +441,7 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
         .collect()
 }
 
-/// The way back along each link.
+/// Builds the line back along each link.
 fn lines_back(scenario: &Scenario) -> Vec<LineBack> {
     let line_back = |(number, link): (usize, &Link)| {
         let rate = link.rate_back.unwrap_or(link.rate);
@@ -436,13 +452,13 @@ fn lines_back(scenario: &Scenario) -> Vec<LineBack> {
     scenario.links.iter().enumerate().map(line_back).collect()
 }
 
-/// When a port's law wants to be called.
+/// Returns the time at which the port's law is to be called; [`Time::NEVER`] if it has no timer.
 fn tick_of(port: &Port) -> Time {
     let due = port.bottleneck.discipline.poll_timeout();
     due.unwrap_or(Time::NEVER)
 }
 
-/// Returns an empty queue with a prompt delay line for each kind of pair.
+/// Returns an empty queue of packets with one prompt delay line for each kind of access link.
 fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Packet> {
     let lines = LineCounts {
         late: 0,
@@ -451,8 +467,9 @@ fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Pack
     event_queue(scenario, network, lines)
 }
 
-/// Returns an empty queue of packets with these lines, or without lines if there are many kinds of
-/// pair. A calendar has a fixed cost, and a tournament one that grows with the number of lines.
+/// Returns an empty queue of packets with these delay lines, or without lines if there are many
+/// kinds of access link. The cost of a calendar is fixed; that of a tournament between lines grows
+/// with their number.
 fn event_queue(
     scenario: &Scenario,
     network: &NetworkState,

@@ -11,7 +11,7 @@ use forebay_units::{Ring, Span, Time};
 use crate::calendar::{Calendar, Entry};
 use crate::number::index;
 
-/// How many events ahead of a line's first one memory is fetched.
+/// Distance, in events of a line, at which the memory that an event needs is prefetched.
 const AHEAD: usize = 12;
 
 /// The number of delay lines of a queue. Late lines have the lower numbers.
@@ -63,7 +63,7 @@ const MOST_LINES: usize = (1 << LEAF_BITS) - 1;
 const NODES: usize = 2 << LEAF_BITS;
 
 /// Largest number of leaves with which events are taken in runs of one line. With more lines the
-/// next event is on another line as a rule.
+/// next event is usually on another line.
 const RUN_LEAVES: usize = 8;
 
 /// Number of events of the calendar that are in one bucket on average, if all events are there.
@@ -178,7 +178,8 @@ impl<E: Copy> EventQueue<E> {
         self.renew_head(leaf);
     }
 
-    /// Removes events one after another while they come before `before`, which `each` returns anew.
+    /// Removes events one after another while their times are before `before`; each call of `each`
+    /// returns the next value of `before`.
     ///
     /// `each` gets the time, the event, and a later event whose memory is worth fetching. It cannot
     /// reach the queue, so that heads are compared once for a run of events from one line.
@@ -323,8 +324,8 @@ impl<E: Copy> EventQueue<E> {
     }
 }
 
-/// Returns the one of two heads of one time that comes first. Only a tie across the wrap of 2^32
-/// pushes comes out wrong.
+/// Returns the earlier one of two heads with the same time, by the order of their pushes. Only ties
+/// across the wrap of 2^32 pushes are resolved wrongly.
 #[cold]
 #[inline(never)]
 fn first_of_tie<E: Copy>(
@@ -368,7 +369,7 @@ mod tests {
     use super::*;
     use forebay_units::Rng;
 
-    /// Pushes and pops by turns, and compares with a list of what waits.
+    /// Pushes and pops alternately, and compares the queue with a list of the pending events.
     fn check(late: usize, prompt: usize) {
         let lines = late + prompt;
         let mut rng = Rng::new(9, "events");
@@ -381,11 +382,11 @@ mod tests {
         let mut waiting: Vec<(Time, u32)> = Vec::new();
         let mut now = Time::ZERO;
         for i in 0..20_000 {
-            // Coarse, so that there are ties.
+            // Times are coarse, so that there are ties.
             let time = now + Span::from_nanos(500 * (rng.uniform() * 40.0) as u64);
             match i as usize % (lines + 2) {
                 0 => events.push(time, i),
-                // A line that is not there is one of these.
+                // The numbers include a line that the queue does not have.
                 line => events.push_on(line, time, i),
             }
             waiting.push((time, i));

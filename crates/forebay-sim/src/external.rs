@@ -1,4 +1,4 @@
-//! Packets that the caller sends from either end of a flow, and what becomes of them.
+//! Packets that the caller sends from either end of a flow, and their outcomes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,14 +13,14 @@ use crate::packet::Packet;
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
-    /// Where its path begins.
+    /// The source, where the path begins.
     Source,
-    /// Where its path ends.
+    /// The sink, where the path ends.
     Sink,
 }
 
 impl End {
-    /// The end that packets of this one reach.
+    /// Returns the opposite end, which packets from this end reach.
     #[must_use]
     pub fn other(self) -> End {
         match self {
@@ -33,33 +33,39 @@ impl End {
 /// A packet that the caller sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing {
-    /// Among the flows of all external traffic of the scenario, in its order, from 0.
+    /// Number of the flow among all external flows of the scenario, in its order, from 0.
     pub flow: u32,
+    /// The end that sends the packet.
     pub from: End,
-    /// On the wire.
+    /// Size of the packet on the wire.
     pub bytes: u16,
+    /// The ECN field of the packet.
     pub ecn: Ecn,
-    /// The caller's; comes back with what became of the packet.
+    /// The caller's number of the packet, which its outcome repeats.
     pub number: u32,
 }
 
 /// Why a packet did not reach the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// A queue dropped it.
+    /// A queue dropped the packet.
     Queue(DropReason),
-    /// At random, behind its last queue.
+    /// The packet was lost at random behind its last queue.
     Random,
 }
 
-/// What has become of a packet that the caller has sent.
+/// The outcome of a packet that the caller has sent: delivered or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketOutcome {
+    /// The time of the delivery or the loss.
     pub at: Time,
+    /// The caller's number of the flow: [`Outgoing::flow`].
     pub flow: u32,
+    /// The end that sent the packet.
     pub from: End,
+    /// The caller's number of the packet: [`Outgoing::number`].
     pub number: u32,
-    /// Its ECN field as it reached the other end, or why it did not.
+    /// The ECN field with which the packet reached the opposite end, or the reason of its loss.
     pub fate: Result<Ecn, Loss>,
 }
 
@@ -79,6 +85,7 @@ pub enum QueueAction {
 /// An entry of the log of the queues that packets of the caller meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEvent {
+    /// The time of the action.
     pub at: Time,
     /// Number of the link whose queue it is; that of the bottleneck is 0.
     pub link: usize,
@@ -88,27 +95,29 @@ pub struct QueueEvent {
     pub from: End,
     /// The caller's number of the packet: [`Outgoing::number`].
     pub number: u32,
-    /// On the wire.
+    /// Size of the packet on the wire.
     pub bytes: u16,
     /// DSCP and ECN field, after the event.
     pub class: TrafficClass,
+    /// The action of the queue.
     pub action: QueueAction,
 }
 
-/// What the caller has not been told yet.
+/// The outcomes that the caller has not fetched yet, and the caller's numbers of flows.
 pub struct PendingOutcomes {
-    /// By the caller's number of a flow.
+    /// The network's number of each flow of the caller.
     pub flows: Vec<FlowId>,
-    /// The caller's numbers, by flow; empty where the caller has none.
+    /// The caller's number of each flow of the network; empty if the caller has no flows.
     numbers: Vec<u32>,
+    /// The outcomes, the earliest on top.
     waiting: BinaryHeap<Reverse<PendingOutcome>>,
     pushed: u64,
 }
 
-/// An entry of a queue's log, with the packet after it.
+/// An entry of a queue's log; the packet is as the action left it.
 pub type Logged = (Time, Packet, QueueAction);
 
-/// The end that has sent a packet of the caller.
+/// Returns the end from which the caller sent the packet.
 fn end_of(packet: &Packet) -> End {
     match packet.flags.from_sink() {
         true => End::Sink,
@@ -118,7 +127,7 @@ fn end_of(packet: &Packet) -> End {
 
 struct PendingOutcome {
     at: Time,
-    /// Outcomes of one time keep the order in which they were found.
+    /// Number of outcomes pushed before; outcomes of one time keep their order.
     pushed: u64,
     packet: Packet,
     fate: Result<Ecn, Loss>,
@@ -151,7 +160,7 @@ impl Ord for PendingOutcome {
 }
 
 impl PendingOutcomes {
-    /// `flows` are those of the caller, in order, of so many in all.
+    /// Creates an empty list for the caller's `flows`, in order; the network has `all` flows.
     pub fn new(flows: Vec<FlowId>, all: usize) -> PendingOutcomes {
         let mut numbers = vec![u32::MAX; if flows.is_empty() { 0 } else { all }];
         for (number, flow) in flows.iter().enumerate() {
@@ -165,7 +174,7 @@ impl PendingOutcomes {
         }
     }
 
-    /// The caller is to be told of this.
+    /// Adds the outcome of a packet.
     pub fn push(&mut self, at: Time, packet: Packet, fate: Result<Ecn, Loss>) {
         let pushed = self.pushed;
         self.pushed += 1;
@@ -177,7 +186,7 @@ impl PendingOutcomes {
         }));
     }
 
-    /// An entry of a queue's log in the caller's numbers.
+    /// Returns an entry of the log of link `link` with the caller's numbers.
     pub fn event(&self, link: usize, logged: &Logged) -> QueueEvent {
         let (at, packet, action) = *logged;
         QueueEvent {
@@ -192,13 +201,13 @@ impl PendingOutcomes {
         }
     }
 
-    /// When the first of it happens, or has happened.
+    /// Returns the time of the earliest outcome; [`Time::NEVER`] if there is none.
     pub fn next_time(&self) -> Time {
         let next = self.waiting.peek();
         next.map_or(Time::NEVER, |Reverse(next)| next.at)
     }
 
-    /// The first of it.
+    /// Removes and returns the earliest outcome.
     pub fn pop(&mut self) -> Option<PacketOutcome> {
         let Reverse(next) = self.waiting.pop()?;
         Some(PacketOutcome {

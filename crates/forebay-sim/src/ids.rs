@@ -1,21 +1,21 @@
-//! Numbers of flows, pairs and stations, each of a type of its own.
+//! Numbers of flows, pairs of hosts, and stations, each with its own type.
 
 use crate::number::count;
 
-/// Number of a flow in the network, or of one of the connections that it has besides.
+/// The number of a flow in the network, or of an additional connection of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(u32);
 
-/// Number of a pair of a source and a sink with their access links.
+/// The number of a pair of a source and a sink with their access links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PairId(u32);
 
-/// Number of a station, where flows meet.
+/// The number of a station, which is a link or a line back that several flows share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StationId(u8);
 
 impl FlowId {
-    /// Returns the number of the flow at this place of the network's list.
+    /// Returns the number of the flow at this index of the network's list.
     ///
     /// # Panics
     /// Past `u32::MAX`.
@@ -36,7 +36,7 @@ impl FlowId {
         self.0
     }
 
-    /// Returns the flow so many behind this one.
+    /// Returns the number `flows` after this one.
     #[inline(always)]
     pub const fn nth(self, flows: u32) -> FlowId {
         FlowId(self.0 + flows)
@@ -50,7 +50,7 @@ impl FlowId {
 }
 
 impl PairId {
-    /// Returns the number of the pair at this place of the network's list.
+    /// Returns the number of the pair at this index of the network's list.
     ///
     /// # Panics
     /// Past `u32::MAX`.
@@ -64,22 +64,22 @@ impl PairId {
         self.0 as usize
     }
 
-    /// Returns the pair so many behind this one.
+    /// Returns the number `pairs` after this one.
     pub const fn nth(self, pairs: u32) -> PairId {
         PairId(self.0 + pairs)
     }
 }
 
 impl StationId {
-    /// Returns the number of the station at this place.
+    /// Returns the number of the station at this index.
     ///
     /// # Panics
-    /// Past 255; a scenario has few enough links.
+    /// Past 255; the limit on the links of a scenario prevents that.
     pub fn at(index: usize) -> StationId {
         StationId(u8::try_from(index).expect("a scenario has few enough links"))
     }
 
-    /// Returns its place among the stations.
+    /// Returns the index of the station.
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize

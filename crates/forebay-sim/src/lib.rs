@@ -1,4 +1,43 @@
-//! Scenario → network → engine → trace: packets in virtual time.
+//! Packet-level simulation in virtual time: a scenario, a law and a seed give a trace.
+//!
+//! The simulator builds the network that a [`Scenario`] describes, puts a queue with the law under
+//! test at its bottleneck, and moves packets through it event by event. TCP senders and receivers
+//! follow ns-2 or the Linux kernel, as the scenario chooses. The same scenario, law and seed give
+//! the same trace, bit for bit.
+//!
+//! # Central types
+//!
+//! - [`run`] simulates a scenario from start to end and returns its [`RunTrace`].
+//! - A [`Session`] runs a scenario step by step. The caller may read samples between the steps, and
+//!   may send packets of its own ([`Outgoing`]) and learn their [`PacketOutcome`]s.
+//! - A [`Watch`] shows the progress of a run to another thread, which can cancel the run.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use forebay_scenario::{parse, Options};
+//! use forebay_sim::{run, Watch};
+//!
+//! let text = std::fs::read("link.toml")?;
+//! let experiment = parse(&text, "link.toml", &Options::default())?;
+//! let point = &experiment.points[0];
+//! let law = point.laws.first().ok_or("the scenario has no law")?;
+//! let trace = run(&point.scenario, &law.aqm(), 1, &Watch::default())?;
+//! let trace = trace.ok_or("the run was cancelled")?;
+//! let bottleneck = trace.link(point.scenario.tested);
+//! println!("{} packets forwarded", bottleneck.forwarded_packets);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to start reading
+//!
+//! `engine.rs` has the main loop and explains which events there are. `network.rs` lays out the
+//! hosts, access links and routes of a scenario, `port.rs` is a queue with its link, and
+//! `events.rs` and `calendar.rs` keep events in order of time. `tcp.rs` leads to the senders and
+//! receivers, `traffic.rs` to the applications. The example `simulate` runs one scenario from the
+//! command line.
+
+#![warn(missing_docs)]
 
 mod blocks;
 pub mod calendar;
@@ -28,37 +67,40 @@ use forebay_scenario::{Scenario, TrafficKind};
 use forebay_trace::{RunTrace, Samples};
 use forebay_units::{ParamError, Time};
 
-/// Raised whenever the same scenario, law and seed give other numbers than before; runs that
-/// were kept under another version are not results of this one. `golden.tsv`, in the tests of
-/// `forebay-batch`, holds it to its word.
+/// The version of the simulator's results.
+///
+/// It is raised whenever the same scenario, law and seed give different numbers than before. Stored
+/// runs of another version are not results of this one. The golden results in `golden.tsv`, in the
+/// tests of `forebay-batch`, detect a change without a new version.
 pub const RESULTS_VERSION: u32 = 13;
 
-/// Name of the random stream of the law at the bottleneck.
+/// The name of the random stream from which the law at the bottleneck draws.
 pub const LAW_STREAM: &str = "law";
 
-/// A window into a running simulation, and a way to end it, from another thread.
+/// The progress of a running simulation, and a switch that cancels it from another thread.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// How far virtual time has come, in ns.
+    /// Virtual time that the run has reached, in ns.
     now: AtomicU64,
-    /// Set to end the run early.
+    /// True once the run is to end early.
     pub cancel: AtomicBool,
 }
 
 impl Watch {
-    /// How far virtual time has come.
+    /// Returns the virtual time that the run has reached.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.now.load(Ordering::Relaxed))
     }
 
-    /// Shows how far virtual time has come.
+    /// Sets the virtual time that the run has reached.
     pub fn set_now(&self, now: Time) {
         self.now.store(now.as_nanos(), Ordering::Relaxed);
     }
 }
 
-/// Runs one simulation with `aqm` at every queue under test: the same scenario, law and seed give
-/// the same trace, bit for bit. `None` if it was cancelled.
+/// Runs one simulation with `aqm` at every queue under test; `None` if it was cancelled.
+///
+/// The same scenario, law and seed give the same trace, bit for bit.
 ///
 /// # Errors
 /// The law does not fit a queue.
@@ -76,30 +118,34 @@ pub fn run(
     })
 }
 
-/// Whether a caller must send packets of it.
+/// True if the scenario has traffic whose packets the caller sends.
 fn is_external(scenario: &Scenario) -> bool {
     let mut kinds = scenario.traffic.iter().map(|traffic| &traffic.kind);
     kinds.any(|kind| matches!(kind, TrafficKind::External(_)))
 }
 
-/// A simulation that goes on only as far as it is told: what is observed on the way may change the
-/// law. It comes to the same trace as [`run`].
+/// A simulation that advances only when its caller says so, and whose state can be observed between
+/// the steps.
+///
+/// At the end of the scenario its trace equals that of [`run`].
 pub struct Session(Stepped);
 
+/// The engine of a session, compiled for its kind of network.
 enum Stepped {
     Dumbbell(Box<PacketEngine<Dumbbell>>),
     Mesh(Box<PacketEngine<Mesh>>),
 }
 
 impl Session {
-    /// Before its first packet.
+    /// Creates a session at time zero, before its first packet.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The law does not fit a queue, as in [`run`].
     pub fn new(scenario: &Arc<Scenario>, aqm: &Aqm, seed: u64) -> Result<Session, ParamError> {
         let queues = engine::queues(scenario, aqm, seed)?;
         let scenario = Arc::clone(scenario);
-        // What the caller sends can fall between any two events, so that none may be ahead.
+        // The caller may send a packet between any two events, so no part of the network may run
+        // ahead of the clock; a dumbbell's links do.
         Ok(Session(
             match scenario.links.len() == 1 && !is_external(&scenario) {
                 true => Stepped::Dumbbell(Box::new(PacketEngine::new(scenario, queues, seed))),
@@ -108,7 +154,8 @@ impl Session {
         ))
     }
 
-    /// Runs on until just after `until`, a sample at that time included; not past the end.
+    /// Runs until just after `until`, including a sample at that time, but not past the end of the
+    /// scenario.
     pub fn run_until(&mut self, until: Time) {
         let watch = Watch::default();
         match &mut self.0 {
@@ -117,7 +164,7 @@ impl Session {
         };
     }
 
-    /// How many flows the scenario has whose packets the caller sends.
+    /// Returns the number of flows whose packets the caller sends.
     pub fn external_flows(&self) -> u32 {
         match &self.0 {
             Stepped::Dumbbell(_) => 0,
@@ -125,11 +172,11 @@ impl Session {
         }
     }
 
-    /// Sends a packet of the caller, at a time that is not before the last outcome, nor before where
-    /// the session has been told to go.
+    /// Sends a packet of the caller at `now`, which is neither before the last outcome nor before
+    /// the time that the session has reached.
     ///
     /// # Panics
-    /// Where the scenario has no such flow.
+    /// If the scenario has no such flow.
     pub fn send(&mut self, now: Time, packet: &Outgoing) {
         assert!(packet.flow < self.external_flows(), "no such flow");
         if let Stepped::Mesh(engine) = &mut self.0 {
@@ -137,8 +184,8 @@ impl Session {
         }
     }
 
-    /// Runs on to the next outcome of a packet of the caller; `None` where there is none up to and at
-    /// `until`, or the end.
+    /// Runs to the next outcome of a packet of the caller and returns it; `None` if there is none
+    /// up to and including `until`, or before the end of the scenario.
     pub fn next_outcome(&mut self, until: Time) -> Option<PacketOutcome> {
         match &mut self.0 {
             Stepped::Mesh(engine) => engine.next_outcome(until),
@@ -149,14 +196,14 @@ impl Session {
         }
     }
 
-    /// Keeps a log of what happens to packets of the caller at queues from now on.
+    /// Starts to log the actions of queues on packets of the caller.
     pub fn log_queues(&mut self) {
         if let Stepped::Mesh(engine) = &mut self.0 {
             engine.log_queues();
         }
     }
 
-    /// Takes what has been logged since the last call, in order of time.
+    /// Returns the entries logged since the last call, in order of time.
     pub fn take_queue_log(&mut self) -> Vec<QueueEvent> {
         match &mut self.0 {
             Stepped::Mesh(engine) => engine.take_queue_log(),
@@ -164,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Returns what has been observed so far at the link under test.
+    /// Returns the samples taken so far at the link under test.
     pub fn samples(&self) -> &Samples {
         let first = match &self.0 {
             Stepped::Dumbbell(engine) => engine.tested(),
@@ -173,7 +220,7 @@ impl Session {
         first.samples()
     }
 
-    /// In-order bytes that all receivers have handed to their applications.
+    /// Returns the in-order bytes that all receivers have delivered to their applications so far.
     pub fn delivered_bytes(&self) -> u64 {
         match &self.0 {
             Stepped::Dumbbell(engine) => engine.delivered_bytes(),
@@ -181,7 +228,8 @@ impl Session {
         }
     }
 
-    /// Returns the trace; at the end of the scenario it is that of [`run`].
+    /// Ends the session and returns its trace, which equals that of [`run`] at the end of the
+    /// scenario.
     pub fn finish(self) -> RunTrace {
         match self.0 {
             Stepped::Dumbbell(engine) => engine.finish(),

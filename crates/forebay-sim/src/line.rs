@@ -1,5 +1,8 @@
-//! A link that delays but never drops: serialisation, queueing behind what went before, and
-//! propagation. Packets enter in order of time, so no event is needed: it is arithmetic.
+//! A link that delays packets but never drops them: serialisation, waiting for earlier packets, and
+//! propagation.
+//!
+//! Packets enter in order of time, so that the time at which a packet comes out is computed when it
+//! enters, without an event.
 
 use forebay_units::{Rate, Span, Time};
 
@@ -11,14 +14,16 @@ const FRACTION: u32 = 20;
 /// Rate and propagation delay of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
-    /// ns per byte, in units of 2^-20.
+    /// Serialisation time per byte, in units of 2^-20 ns.
     per_byte: u64,
+    /// Propagation delay.
     pub delay: Span,
-    /// Serialisation of an ACK.
+    /// Serialisation time of an ACK without data.
     pub ack: Span,
 }
 
 impl Wire {
+    /// Creates a wire with this rate and propagation delay.
     pub fn new(rate: Rate, delay: Span) -> Wire {
         let per_byte = ((8u128 * 1_000_000_000) << FRACTION) / u128::from(rate.as_bps());
         let mut wire = Wire {
@@ -30,26 +35,29 @@ impl Wire {
         wire
     }
 
+    /// Returns the time that `bytes` take to enter the wire, rounded down to 1 ns.
     #[inline]
     pub fn serialisation(&self, bytes: u16) -> Span {
         Span::from_nanos((u64::from(bytes) * self.per_byte) >> FRACTION)
     }
 
-    /// Returns how long that takes here which takes `span` on a line of another rate.
+    /// Returns the time that data takes on this wire if it takes `span` on `other`.
     pub fn restated(&self, span: Span, other: &Wire) -> Span {
         let scaled = u128::from(span.as_nanos()) * u128::from(self.per_byte);
         let restated = scaled / u128::from(other.per_byte.max(1));
         Span::from_nanos(u64::try_from(restated).unwrap_or(u64::MAX))
     }
 
-    /// When a packet that enters at `now` comes out; `free` is when the wire is next free.
+    /// Returns the time at which a packet that arrives at `now` comes out. `free` is the time at
+    /// which the wire becomes free, and is updated.
     #[inline]
     pub fn pass(&self, free: &mut Time, now: Time, bytes: u16) -> Time {
         *free = now.max(*free) + self.serialisation(bytes);
         *free + self.delay
     }
 
-    /// The same for an ACK.
+    /// Returns the time at which an ACK without data that arrives at `now` comes out, like
+    /// [`pass`](Wire::pass).
     #[inline]
     pub fn pass_ack(&self, free: &mut Time, now: Time) -> Time {
         *free = now.max(*free) + self.ack;

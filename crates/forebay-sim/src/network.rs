@@ -1,6 +1,8 @@
-//! The network that a scenario describes. Where flows meet there are stations: a port, which is
-//! a link and the queue before it, or the line back along a link that has no link the other
-//! way. Around them lie access links at both ends, private to a flow or shared by a group.
+//! The network that a scenario describes: hosts, access links, routes, and the state of flows.
+//!
+//! Flows share *stations*. A station is a port, which is a link with the queue before it, or the
+//! line back along a link that has no link in the opposite direction. Access links at both ends
+//! lead to the stations; they belong to one flow or to a group of flows.
 
 use std::collections::HashMap;
 
@@ -18,90 +20,98 @@ use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, most_flows, stream, Act, Application, Beginnings};
 
-/// The state of fewer flows stays in the cache by itself.
+/// Number of flows from which on their state is prefetched. The state of fewer flows stays in the
+/// cache by itself.
 const FETCH_FLOWS: usize = 4000;
 
-/// Where a packet goes next.
+/// The next place on a packet's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
     /// The port of the link with this number.
     Port(u16),
     /// The line back along the link with this number.
     Back(u16),
-    /// Its flow's sink, by the access link.
+    /// The sink of the flow, over its access link.
     Sink,
-    /// Its flow's source, by the access link.
+    /// The source of the flow, over its access link.
     Source,
 }
 
-/// A source and a sink with their access links. Each link is one wire and a time from which
-/// it is free.
+/// A source and a sink with their four access links, which all have the rate and delay of `wire`.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Pair {
+    /// Rate and delay of each access link.
     pub wire: Wire,
-    /// Source to first router.
+    /// Time at which the link from the source to the first router becomes free.
     pub data_up: Time,
-    /// Last router to sink.
+    /// Time at which the link from the last router to the sink becomes free.
     pub data_down: Time,
-    /// Sink to last router.
+    /// Time at which the link from the sink to the last router becomes free.
     pub ack_up: Time,
-    /// First router to source.
+    /// Time at which the link from the first router to the source becomes free.
     pub ack_down: Time,
-    /// Pairs with like wires have the same number.
+    /// Number of the kind of access link; pairs with equal wires have the same number.
     pub class: u16,
-    /// Number of the path between source and sink.
+    /// Number of the path between the source and the sink.
     pub path: u16,
-    /// Number of the station where data enters the path.
+    /// The first station of data.
     pub data_enters: StationId,
-    /// Number of the station where ACKs enter it.
+    /// The first station of ACKs.
     pub ack_enters: StationId,
 }
 
-/// TCP of one traffic.
+/// The TCP connections of one traffic.
 pub struct TcpTraffic {
+    /// The settings that all of them share.
     pub config: Config,
+    /// The senders of all flows.
     pub senders: Box<dyn Senders>,
 }
 
-/// Shared by all flows of one traffic.
+/// The state that all flows of one traffic share.
 pub struct TrafficState {
+    /// The TCP connections; `None` for sources without congestion control.
     pub tcp: Option<TcpTraffic>,
+    /// The applications of the flows.
     pub application: Box<dyn Application>,
-    /// What its packets have in common; the ECN field is that of sources without congestion control.
+    /// The template of the traffic's packets. Its ECN field is the one of sources without
+    /// congestion control.
     pub packet: Packet,
-    /// Bytes of each packet that goodput does not count.
+    /// Header bytes of each packet, which goodput does not count.
     pub header_bytes: u16,
-    /// Flows of this class are `first..first + count`.
+    /// The first of `count` flows, which have consecutive numbers.
     pub first: FlowId,
     pub count: u32,
-    /// The links that its data crosses.
+    /// The links that the data crosses.
     pub links: Vec<usize>,
-    /// Draws the clock phase of a transfer's connection.
+    /// The random stream of the clock phases of transfers' connections.
     pub phases: Rng,
-    /// Connections that carry transfers, beyond one per flow.
+    /// Number of connections for transfers in addition to one per flow.
     pub extra_connections: u32,
+    /// Largest number of connections for transfers; 0 for an application without transfers.
     pub most_connections: u32,
-    /// Data packets that its senders sent within the window of measurement, and those of them that
-    /// they sent again.
+    /// Data packets that the senders sent within the window of measurement.
     pub sent_packets: u64,
+    /// Retransmissions among [`sent_packets`](TrafficState::sent_packets).
     pub resent_packets: u64,
-    /// Those that were done within the window of measurement.
+    /// Transfers that were completed within the window of measurement.
     pub transfers: Vec<Transfer>,
-    /// Of voice.
+    /// The state of voice calls, for voice traffic.
     pub calls: Option<Calls>,
-    /// Of packets that the caller sends.
+    /// Random loss of the caller's packets, for external traffic.
     pub external: Option<Air>,
 }
 
-/// Loses packets at random.
+/// Random loss behind the last queue, as on a wireless link.
 pub struct Air {
     loss: f64,
     rng: Rng,
 }
 
 impl Air {
-    /// What becomes of a packet that has passed its last queue: its ECN field, if it gets through.
+    /// Draws the outcome of a packet that has passed its last queue. Returns its ECN field if it
+    /// gets through.
     pub fn fate(&mut self, packet: &Packet) -> Result<Ecn, Loss> {
         match self.loss > 0.0 && self.rng.chance(self.loss) {
             true => Err(Loss::Random),
@@ -110,59 +120,74 @@ impl Air {
     }
 }
 
-/// Where a flow runs: pair, sender and class.
+/// The pair of hosts, the sender and the traffic of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
+    /// The pair of hosts.
     pub pair: PairId,
-    /// Of the flow's sender in its class, where that has senders.
+    /// Index of the flow's sender in its traffic; 0 if the traffic has no senders.
     pub sender: u32,
+    /// Number of the traffic.
     pub class: u32,
 }
 
-/// A flow's application: its next act, and its stop.
+/// The state of a flow's application and of its connections.
 #[derive(Clone, Debug)]
 pub struct FlowState {
+    /// The next act of the application.
     pub next_act: Option<Act>,
+    /// The time at which the application stops.
     pub stop: Option<Time>,
-    /// A change has ended it.
+    /// True while the flow is switched off, because a change of the scenario stopped it or has not
+    /// started it yet.
     pub stopped: bool,
-    /// A flow whose application sends transfers over several connections at a time has further
-    /// ones, each with a number like a flow's: they belong to this flow.
+    /// The flow to which this connection belongs.
+    ///
+    /// An application may send transfers over several connections at a time. The flow then has
+    /// additional connections, each with a number like a flow's, and is their owner.
     pub owner: FlowId,
-    /// Of an owner: the first of its connections that is free.
+    /// The first free connection of an owner, which starts a linked list.
     pub free: Option<FlowId>,
-    /// Of a free connection: the next free one of its owner.
+    /// The next free connection of the same owner.
     pub next_free: Option<FlowId>,
-    /// Of a connection: the transfer that is under way.
+    /// The transfer under way on this connection.
     pub busy: Option<Begun>,
 }
 
 /// A transfer under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
+    /// The time at which it began.
     pub at: Time,
+    /// Its size in packets.
     pub packets: u32,
 }
 
-/// Everything but the ports.
+/// The whole network except its stations.
 pub struct NetworkState {
+    /// The pairs of hosts.
     pub pairs: Vec<Pair>,
-    /// Each kind of access link once.
+    /// The kinds of access link, each once.
     wires: Vec<Wire>,
-    /// By path and station: where a packet goes that leaves the station. Station i is port i,
-    /// and station `links` + i the line back along link i.
+    /// The next hop of a packet that leaves a station, by path and station. Station i is port i,
+    /// and station `links` + i is the line back along link i.
     onward: Vec<Hop>,
     links: usize,
+    /// The state of each traffic.
     pub classes: Vec<TrafficState>,
+    /// The route of each flow and each additional connection.
     pub routes: Vec<Route>,
+    /// The state of each flow and each additional connection.
     pub flows: Vec<FlowState>,
+    /// The receiver of each flow and each additional connection.
     pub receivers: Vec<Receiver>,
-    /// Draws a connection's clock phase.
+    /// The random stream of connections' clock phases.
     pub phases: Rng,
 }
 
 impl TcpTraffic {
-    /// Adds a closed connection; returns its sender's index.
+    /// Adds a closed connection and returns the index of its sender. `phase` is the phase of its
+    /// clock in [0, 1).
     fn add(&mut self, phase: f64) -> u32 {
         self.senders.add(&self.config, phase)
     }
@@ -177,7 +202,7 @@ impl TrafficState {
 }
 
 impl NetworkState {
-    /// Lays out the network of `scenario`; draws come from streams of `seed`.
+    /// Builds the network of `scenario`. Random draws come from streams of `seed`.
     pub fn new(scenario: &Scenario, seed: u64) -> NetworkState {
         let mut network = NetworkState {
             pairs: Vec::new(),
@@ -225,30 +250,31 @@ impl NetworkState {
         network
     }
 
+    /// Returns the pair of hosts of the packet's flow.
     #[inline]
     pub fn pair_of(&self, packet: &Packet) -> &Pair {
         &self.pairs[self.routes[packet.flow.index()].pair.index()]
     }
 
-    /// Whether the state of flows is fetched ahead of its event.
+    /// True if there are so many flows that their state is prefetched ahead of an event.
     #[inline]
     pub fn fetches(&self) -> bool {
         self.flows.len() >= FETCH_FLOWS
     }
 
-    /// The flows whose packets the caller sends.
+    /// Returns the flows whose packets the caller sends.
     pub fn external_flows(&self) -> Vec<FlowId> {
         let classes = self.classes.iter();
         let external = classes.filter(|class| class.external.is_some());
         external.flat_map(TrafficState::flows).collect()
     }
 
-    /// How many kinds of access link there are.
+    /// Returns the number of kinds of access link.
     pub fn pair_classes(&self) -> usize {
         self.wires.len()
     }
 
-    /// The access links' one kind, if there is one.
+    /// Returns the kind of all access links, if they are alike.
     pub fn only_wire(&self) -> Option<&Wire> {
         match self.wires.as_slice() {
             [wire] => Some(wire),
@@ -256,25 +282,25 @@ impl NetworkState {
         }
     }
 
-    /// The shortest propagation delay of an access link.
+    /// Returns the shortest propagation delay of an access link.
     pub fn least_access_delay(&self) -> Span {
         let delays = self.wires.iter().map(|wire| wire.delay);
         delays.min().unwrap_or_default()
     }
 
-    /// Where a packet of this path goes that leaves the port of link `link`.
+    /// Returns the next hop of a packet on this path that leaves the port of link `link`.
     #[inline]
     pub fn after_port(&self, path: u16, link: usize) -> Hop {
         self.onward[2 * self.links * usize::from(path) + link]
     }
 
-    /// The same for the line back along link `link`.
+    /// Returns the next hop of a packet on this path that leaves the line back along link `link`.
     #[inline]
     pub fn after_back(&self, path: u16, link: usize) -> Hop {
         self.onward[self.links * (2 * usize::from(path) + 1) + link]
     }
 
-    /// The station with this number.
+    /// Returns the station with this number.
     pub fn station(&self, number: StationId) -> Hop {
         match number.index().checked_sub(self.links) {
             None => Hop::Port(small(number.index())),
@@ -282,7 +308,7 @@ impl NetworkState {
         }
     }
 
-    /// A station's number; scenarios have few enough links for it.
+    /// Returns the number of a station. The limit on the links of a scenario keeps it below 256.
     pub fn number(&self, station: Hop) -> StationId {
         match station {
             Hop::Port(link) => StationId::at(usize::from(link)),
@@ -291,8 +317,10 @@ impl NetworkState {
         }
     }
 
-    /// A path visits no node twice, so that a station has one way on: data and ACKs of one flow
-    /// never cross the same link.
+    /// Adds the next hops of a path.
+    ///
+    /// A path visits no node twice, so that each station has one next hop on it: data and ACKs of
+    /// one flow never cross the same link.
     fn add_path(&mut self, scenario: &Scenario, path: &[usize]) {
         let first = self.onward.len();
         self.onward.resize(first + 2 * self.links, Hop::Sink);
@@ -307,6 +335,7 @@ impl NetworkState {
         }
     }
 
+    /// Adds `pairs` pairs of hosts for a traffic on this path; returns the first.
     fn add_pairs(
         &mut self,
         scenario: &Scenario,
@@ -342,7 +371,8 @@ impl NetworkState {
                 data_down: Time::ZERO,
                 ack_up: Time::ZERO,
                 ack_down: Time::ZERO,
-                // Only the first few kinds have delay lines.
+                // Only the first few kinds have delay lines, so that kinds past u16::MAX may share
+                // a number.
                 class: small(class.min(usize::from(u16::MAX))),
                 path,
                 data_enters,
@@ -352,6 +382,7 @@ impl NetworkState {
         first
     }
 
+    /// Adds the flows of a traffic and its state. Flow i runs between pair i modulo `pairs`.
     fn add_flows(
         &mut self,
         index: usize,
@@ -433,7 +464,8 @@ impl NetworkState {
         });
     }
 
-    /// Adds the state of one connection, and returns its number; without an owner it is a flow.
+    /// Adds the state of one connection and returns its number. A connection without an owner is a
+    /// flow.
     fn add_connection(&mut self, route: Route, owner: Option<FlowId>) -> FlowId {
         let number = FlowId::at(self.flows.len());
         self.routes.push(route);
@@ -450,14 +482,14 @@ impl NetworkState {
         number
     }
 
-    /// The class of a flow, and its sender's index there.
+    /// Returns the traffic of a flow, and the index of its sender there.
     #[inline]
     pub fn class_of(&mut self, flow: FlowId) -> (&mut TrafficState, u32) {
         let route = self.routes[flow.index()];
         (&mut self.classes[route.class as usize], route.sender)
     }
 
-    /// Starts to bring the state of a flow's sender into the cache.
+    /// Prefetches the state of a flow's sender.
     #[inline]
     pub fn prefetch_sender(&self, flow: FlowId) {
         let route = self.routes[flow.index()];
@@ -466,7 +498,8 @@ impl NetworkState {
         }
     }
 
-    /// A free connection for a transfer of `flow`; `None` if there are as many as there may be.
+    /// Returns a free connection for a transfer of `flow`, or adds one; `None` if the traffic has
+    /// its largest number of connections already.
     pub fn take_connection(&mut self, flow: FlowId, transfer: Begun) -> Option<FlowId> {
         if let Some(free) = self.flows[flow.index()].free {
             self.flows[flow.index()].free = self.flows[free.index()].next_free;
@@ -485,8 +518,8 @@ impl NetworkState {
         Some(number)
     }
 
-    /// Takes back a connection whose transfer is done, and returns its owner and that transfer;
-    /// `None` if it had none under way.
+    /// Frees a connection whose transfer is complete. Returns its owner and the transfer; `None` if
+    /// no transfer was under way.
     pub fn release_connection(&mut self, number: FlowId) -> Option<(FlowId, Begun)> {
         let connection = &mut self.flows[number.index()];
         let transfer = connection.busy.take()?;
@@ -497,7 +530,8 @@ impl NetworkState {
     }
 }
 
-/// The way back along a link: the station's index in `NetworkState::onward`, and itself.
+/// Returns the station that leads back along a link, with its index in `NetworkState::onward`. The
+/// station is the port of the opposite link, or the line back if there is none.
 fn back(scenario: &Scenario, link: usize, links: usize) -> (usize, Hop) {
     match scenario.opposite(link) {
         Some(other) => (other, Hop::Port(small(other))),
@@ -505,11 +539,12 @@ fn back(scenario: &Scenario, link: usize, links: usize) -> (usize, Hop) {
     }
 }
 
-/// Number of the host whose name is at this place.
+/// Returns the number of the named host at this index of the list of names.
 fn host_number(place: usize) -> u8 {
     u8::try_from(place + 1).expect("a scenario has few enough named hosts")
 }
 
+/// Returns the settings of a traffic's TCP connections.
 fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {
     let counts_marks = tcp.ecn == EcnChoice::L4s || tcp.sender.counts_marks;
     Config {

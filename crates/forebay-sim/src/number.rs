@@ -1,8 +1,9 @@
-//! Conversions that cannot lose anything here, each with its reason. `as` says nothing of it, and
-//! this crate denies it.
+//! Conversions of integers that lose nothing for the numbers of a scenario, each with its reason.
+//! This crate denies `as`, which would lose bits silently.
 
-/// The number of the next of things that are counted in `u32`: flows, senders and packets in
-/// flight. A scenario has at most 5e6 flows and 1e8 packets in flight (`limits.rs`).
+/// Converts a number of flows, senders or packets in flight to `u32`.
+///
+/// A scenario has at most 5e6 flows and 1e8 packets in flight (`limits.rs`).
 ///
 /// # Panics
 /// Past `u32::MAX`.
@@ -11,7 +12,7 @@ pub fn count(len: usize) -> u32 {
     u32::try_from(len).expect("a scenario holds its numbers below 2^32")
 }
 
-/// As [`count`], of events between two that are a round trip apart.
+/// Converts a number of events within one round trip to `u32`.
 ///
 /// # Panics
 /// Past `u32::MAX`.
@@ -20,8 +21,8 @@ pub fn count_u64(events: u64) -> u32 {
     u32::try_from(events).expect("a round trip holds fewer than 2^32 events")
 }
 
-/// The number of a link, a path or a kind of access link, or the size of a packet: a scenario
-/// allows none above `u16::MAX`.
+/// Converts the number of a link, a path or a kind of access link, or the size of a packet, to
+/// `u16`. A scenario allows no such number above `u16::MAX`.
 ///
 /// # Panics
 /// Past `u16::MAX`.
@@ -30,7 +31,7 @@ pub fn small<T: TryInto<u16>>(number: T) -> u16 {
     number.expect("a scenario holds its numbers of links and bytes below 2^16")
 }
 
-/// An index that a mask has bounded by the length of a list in memory.
+/// Converts an index to `usize`; a mask has bounded it by the length of a list in memory.
 #[inline(always)]
 #[allow(
     clippy::cast_possible_truncation,
@@ -40,10 +41,10 @@ pub const fn index(masked: u64) -> usize {
     masked as usize
 }
 
-/// A share of a number of packets, rounded down; the share is no more than the whole.
+/// Returns `pkts`·`share`/`whole`, rounded down.
 ///
 /// # Panics
-/// Where it is.
+/// If `share` is so far above `whole` that the result exceeds `u32::MAX`.
 #[inline]
 pub fn share_of(pkts: u32, share: u64, whole: u64) -> u32 {
     let part = u32::try_from(u64::from(pkts) * share / whole);

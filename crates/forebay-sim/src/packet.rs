@@ -1,72 +1,86 @@
-//! Packets: small plain values.
+//! Packets of the simulation: small plain values that are copied from queue to queue.
 
 use forebay_aqm::{Ack, Ecn, TrafficClass};
 
 use crate::ids::{FlowId, StationId};
 
-/// Bytes of a SYN or an ACK on the wire: the IP and TCP headers.
+/// Size of a SYN or an ACK without data on the wire, in bytes: the IP and TCP headers.
 pub const HEADER_BYTES: u16 = 40;
 
-/// No SACK blocks with this ACK.
+/// The index of an ACK without options.
 pub const NO_BLOCKS: u32 = 0x00ff_ffff;
 
 /// A data packet or an ACK. Sequence numbers count packets; 0 is the SYN.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
+    /// The flow, or the additional connection of a flow.
     pub flow: FlowId,
-    /// Of data: its number. Of an ACK: the number expected next. Of packets that came once, with
-    /// [`Flags::hosts`]: the numbers of source and destination in 16 bits each. Of the caller's, with
-    /// [`Flags::external`]: the number that the caller has for it.
+    /// The number of a data packet, or the number that an ACK expects next.
+    ///
+    /// A packet of a recorded capture, with [`Flags::hosts`], has the numbers of its source and
+    /// destination here, in 16 bits each. A packet of the caller, with [`Flags::external`], has the
+    /// caller's number.
     pub seq: u32,
+    /// The index of an ACK's options, and the number of the host.
     pub blocks_and_host: BlocksAndHost,
+    /// Size on the wire.
     pub bytes: u16,
-    /// Which connection of the flow it belongs to; packets of an earlier one are stale.
+    /// Number of the flow's connection to which the packet belongs; packets of an earlier
+    /// connection are ignored.
     pub connection: u16,
+    /// DSCP and ECN field.
     pub traffic_class: TrafficClass,
+    /// Flags of the headers and of the origin.
     pub flags: Flags,
-    /// The station that it reaches next.
+    /// The next station on the path.
     pub station: StationId,
-    /// Of data, the number of its traffic where [`traffic_number`] has one.
+    /// The traffic of a data packet as [`traffic_number`] returns it; [`NO_TRAFFIC`] for an ACK.
     pub traffic: u8,
 }
 
-/// Where an ACK's SACK blocks are kept, and the host at either end: a byte more would be four.
+/// The index of an ACK's options in 24 bits, and the number of the host at both ends in 8 bits. A
+/// separate byte for the host would make a packet four bytes larger.
 #[derive(Clone, Copy, Debug)]
 pub struct BlocksAndHost(u32);
 
 impl BlocksAndHost {
-    /// blocks: below [`NO_BLOCKS`], or that. host: from 1 on; 0 where its flow has hosts of its own.
+    /// Packs an index of at most [`NO_BLOCKS`] and the number of a named host, from 1 on; 0 if the
+    /// flow has its own hosts.
     #[inline]
     pub fn new(blocks: u32, host: u8) -> BlocksAndHost {
         BlocksAndHost(blocks | u32::from(host) << 24)
     }
 
+    /// Returns the value with another index of options and the same host.
     #[inline]
     pub fn with_blocks(self, blocks: u32) -> BlocksAndHost {
         BlocksAndHost(blocks | self.0 & !NO_BLOCKS)
     }
 
+    /// Returns the index of the options, or [`NO_BLOCKS`].
     #[inline]
     pub fn blocks(self) -> u32 {
         self.0 & NO_BLOCKS
     }
 
+    /// Returns the number of the host; 0 if the flow has its own hosts.
     #[inline]
     pub fn host(self) -> u8 {
         self.0.to_be_bytes()[0]
     }
 }
 
-/// Of packets that are counted for no traffic.
+/// The traffic number of packets that count for no traffic.
 pub const NO_TRAFFIC: u8 = u8::MAX;
 
-/// A traffic's number on packets.
+/// Returns the number that packets of a traffic carry; [`NO_TRAFFIC`] if it does not fit into a
+/// byte.
 #[inline]
 pub fn traffic_number(traffic: u32) -> u8 {
     u8::try_from(traffic).unwrap_or(NO_TRAFFIC)
 }
 
-/// What a packet's headers say besides numbers, in the bits of a byte.
+/// The flags of a packet's headers and of its origin, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u8);
 
@@ -80,74 +94,86 @@ impl Flags {
     const FROM_SINK: u8 = 64;
     const BARE: u8 = 128;
 
-    /// Of a source without congestion control.
+    /// Returns the flags of a packet from a source without congestion control.
     pub const fn of_udp() -> Flags {
         Flags(Flags::UDP)
     }
 
-    /// ECN between the ends (RFC 3168 section 6.1): on an ACK the echo of a mark (ECE), on data
-    /// that the congestion window was reduced (CWR).
+    /// Returns the flags of a TCP data packet. `ecn_signal` is ECN's signal between the ends (RFC
+    /// 3168 section 6.1): on data it says that the congestion window was reduced (CWR), on an ACK
+    /// that a mark was received (ECE).
     pub const fn of_tcp(ecn_signal: bool) -> Flags {
         Flags(if ecn_signal { Flags::ECN_SIGNAL } else { 0 })
     }
 
-    /// Of an ACK.
+    /// Returns the flags of an ACK; `ecn_signal` is ECE.
     pub const fn of_ack(ecn_signal: bool) -> Flags {
         Flags(Flags::of_tcp(ecn_signal).0 | Flags::ACK)
     }
 
-    /// Of the last packet of what an application has written (PSH; RFC 9293 section 3.9.1.2).
+    /// Returns the flags with PSH if `push`: the packet is the last one of a write of the
+    /// application (RFC 9293 section 3.9.1.2).
     #[inline]
     pub const fn with_push(self, push: bool) -> Flags {
         Flags(self.0 | if push { Flags::PUSH } else { 0 })
     }
 
+    /// True if the packet is the last one of a write (PSH).
     #[inline]
     pub const fn push(self) -> bool {
         self.0 & Flags::PUSH != 0
     }
 
-    /// Of an ACK without data that a sender of data sends; [`Packet::seq`] is that of the data to come.
+    /// Returns the flags with the bit of a bare ACK if `bare`: a sender of data sends it without
+    /// data, and [`Packet::seq`] is the number of the data to come.
     #[inline]
     pub const fn with_bare(self, bare: bool) -> Flags {
         Flags(self.0 | if bare { Flags::BARE } else { 0 })
     }
 
+    /// True for an ACK without data from the sender of data.
     #[inline]
     pub const fn bare(self) -> bool {
         self.0 & Flags::BARE != 0
     }
 
-    /// Of a packet whose hosts are known: [`Packet::seq`] holds their numbers.
+    /// Returns the flags of a packet of a capture whose hosts are known: [`Packet::seq`] holds
+    /// their numbers.
     pub const fn with_hosts(self) -> Flags {
         Flags(self.0 | Flags::HOSTS)
     }
 
+    /// True if [`Packet::seq`] holds the numbers of the hosts.
     #[inline]
     pub const fn hosts(self) -> bool {
         self.0 & Flags::HOSTS != 0
     }
 
-    /// Of the caller's, from either end of its flow.
+    /// Returns the flags of a packet that the caller sends from the sink or from the source of a
+    /// flow.
     pub const fn of_external(from_sink: bool) -> Flags {
         Flags(Flags::UDP | Flags::EXTERNAL | if from_sink { Flags::FROM_SINK } else { 0 })
     }
 
+    /// True if the caller sent the packet.
     #[inline]
     pub const fn external(self) -> bool {
         self.0 & Flags::EXTERNAL != 0
     }
 
+    /// True if the caller sent the packet from the sink of its flow.
     #[inline]
     pub const fn from_sink(self) -> bool {
         self.0 & Flags::FROM_SINK != 0
     }
 
+    /// True if the packet's source has no congestion control.
     #[inline]
     pub const fn udp(self) -> bool {
         self.0 & Flags::UDP != 0
     }
 
+    /// True for CWR on data and for ECE on an ACK.
     #[inline]
     pub const fn ecn_signal(self) -> bool {
         self.0 & Flags::ECN_SIGNAL != 0
@@ -168,7 +194,8 @@ impl forebay_aqm::Packet for Packet {
         self.traffic_class.dscp()
     }
     fn hosts(&self) -> (u64, u64) {
-        // Flows, addresses of a capture and names of a scenario are numbered each by themselves.
+        // Flows, addresses of a capture and named hosts of a scenario have separate numberings;
+        // these bits keep them apart.
         const CAPTURED: u64 = 1 << 32;
         const NAMED: u64 = 2 << 32;
         if self.flags.hosts() {
@@ -192,7 +219,8 @@ impl forebay_aqm::Packet for Packet {
         (self.flags.0 & Flags::ACK != 0).then_some(Ack {
             number: self.seq,
             bare,
-            // Or counts of marks, which say as much.
+            // The options may be a count of marks without blocks. Such an ACK carries news as well
+            // and must not be thinned out.
             sacks: !bare,
             ecn: u8::from(self.flags.ecn_signal()),
         })

@@ -1,4 +1,4 @@
-//! A port: a bottleneck, and the link behind it.
+//! A port: a queue under its law and the link behind it.
 
 use forebay_aqm::{Capacity, DropReason, Queue, Sink};
 use forebay_trace::{Bottleneck, Settings};
@@ -8,25 +8,30 @@ use crate::external::{Logged, QueueAction};
 use crate::packet::{Packet, NO_BLOCKS};
 use crate::steps::{Delay, LinkSteps};
 
+/// A queue with its link, and the propagation delay of the link.
 pub struct Port {
+    /// The queue, its transmitter and its recorder.
     pub bottleneck: Bottleneck<Packet, PortDrops>,
-    /// Propagation delay at the time that the engine has reached.
+    /// The propagation delay at the time that the engine has reached.
     pub delay: Span,
-    /// The same at the time at which a packet's last bit leaves.
+    /// The propagation delay at the time at which a packet's last bit enters the link, which can be
+    /// after a change that the engine has not reached.
     delays: Delay,
-    /// When the last packet reaches the far end: a shorter delay does not let one overtake.
+    /// The time at which the last packet reaches the far end. After a reduction of the delay,
+    /// packets still arrive in order.
     last_arrival: Time,
 }
 
-/// A packet on its way over the link.
+/// A packet under way on the link.
 pub struct PacketOnLink {
+    /// The packet.
     pub packet: Packet,
-    /// When its last bit reaches the far end.
+    /// The time at which its last bit reaches the far end.
     pub arrives_at: Time,
 }
 
 impl Port {
-    /// `steps` are all changes of the link, which are known beforehand.
+    /// Creates a port with an empty queue. `steps` are all changes of the link during the run.
     pub fn new(
         discipline: Queue<Packet>,
         record: Settings,
@@ -44,26 +49,28 @@ impl Port {
         }
     }
 
-    /// When the link must be looked at next.
+    /// Returns the time at which the link can take its next packet.
     #[inline]
     pub fn due(&self) -> Time {
         self.bottleneck.due()
     }
 
-    /// A packet arrives: whether to [send](Port::send_next) at once, since the link is free.
+    /// Takes an arriving packet; true if the link is free and [`send_next`](Port::send_next) is to
+    /// be called at once.
     #[inline(always)]
     pub fn arrive(&mut self, now: Time, packet: Packet) -> bool {
         self.bottleneck.arrive(now, packet)
     }
 
-    /// Takes the next packet from the queue onto the link, at [`due`](Port::due) or
-    /// at an arrival.
+    /// Moves the next packet from the queue onto the link, at [`due`](Port::due) or at an arrival;
+    /// `None` if the queue releases none.
     #[inline(always)]
     pub fn send_next(&mut self, now: Time) -> Option<PacketOnLink> {
         let sent = self.bottleneck.send_next(now)?;
         Some(self.on_the_way(sent.departure.packet, sent.end))
     }
 
+    /// Returns the packet, whose last bit enters the link at `out`, with the time of its arrival.
     #[inline(always)]
     fn on_the_way(&mut self, packet: Packet, out: Time) -> PacketOnLink {
         let arrives_at = self.delays.after(out);
@@ -74,8 +81,8 @@ impl Port {
         }
     }
 
-    /// Takes an arriving packet like [`arrive`](Port::arrive), and logs one of the caller where there is a
-    /// log.
+    /// Takes an arriving packet like [`arrive`](Port::arrive), and logs a packet of the caller if
+    /// there is a log.
     #[inline]
     pub fn arrive_logged(&mut self, now: Time, packet: Packet) -> bool {
         let log = &self.bottleneck.record.sink.log;
@@ -89,8 +96,8 @@ impl Port {
         is_free
     }
 
-    /// The packet has joined the queue, unless it was dropped since the log had `before` entries; what
-    /// else was logged came after it.
+    /// Logs that the packet joined the queue, unless the log shows since entry `before` that it was
+    /// dropped. The entry goes before those that the arrival caused.
     fn log_arrival(&mut self, before: usize, now: Time, packet: Packet) {
         let Some(log) = &mut self.bottleneck.record.sink.log else {
             return;
@@ -104,7 +111,8 @@ impl Port {
         }
     }
 
-    /// Sends like [`send_next`](Port::send_next), and logs a packet of the caller where there is a log.
+    /// Sends like [`send_next`](Port::send_next), and logs a packet of the caller if there is a
+    /// log.
     #[inline]
     pub fn send_next_logged(&mut self, now: Time) -> Option<PacketOnLink> {
         if self.bottleneck.record.sink.log.is_none() {
@@ -120,7 +128,8 @@ impl Port {
         Some(self.on_the_way(packet, sent.end))
     }
 
-    /// Makes an announced change of the rate. A recorded link only reports it to its law.
+    /// Makes an announced change of the rate. A link whose capacity was recorded only reports it to
+    /// its law.
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
         match self.bottleneck.capacity() {
             Capacity::Recorded(_) => self.bottleneck.discipline.set_rate(rate),
@@ -131,7 +140,8 @@ impl Port {
         }
     }
 
-    /// `in_flight_pkts` is of a mean flow, where it is recorded.
+    /// Records a sample of the queue at `now`, with the mean number of packets in flight per flow
+    /// where that is recorded.
     pub fn sample(&mut self, now: Time, in_flight_pkts: Option<f64>) {
         self.bottleneck.sample(now, |out| {
             if let Some(pkts) = in_flight_pkts {
@@ -141,14 +151,15 @@ impl Port {
     }
 }
 
-/// What of dropped packets is fetched by others.
+/// Facts about dropped packets that the engine collects later, and the log of the caller's packets.
 #[derive(Default)]
 pub struct PortDrops {
-    /// SACK blocks of ACKs that were dropped since the last sample, to be taken back.
+    /// Indices of the options of ACKs that were dropped since the last sample; the engine frees
+    /// them.
     pub blocks: Vec<u32>,
-    /// Packets of the caller, who is to be told.
+    /// Dropped packets of the caller, not yet reported.
     pub external: Vec<(Time, Packet, DropReason)>,
-    /// What has happened to packets of the caller here, where the caller wants to know.
+    /// Actions of this queue on packets of the caller, if the caller has asked for a log.
     pub log: Option<Vec<Logged>>,
 }
 

@@ -1,7 +1,7 @@
-//! A hint to the processor that a value will be read soon.
+//! Prefetching: a hint to the processor that a value will be read soon.
 
-/// Starts to bring every cache line of `value` in, without waiting for it. Does nothing where
-/// the processor's hint is not known.
+/// Starts to load every cache line of `value` into the cache, without waiting. Does nothing on
+/// processors other than x86-64.
 #[inline]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]

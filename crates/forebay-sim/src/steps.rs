@@ -1,9 +1,9 @@
-//! Changes of a link that a scenario announces.
+//! Changes of a link's rate and delay during a run, which the scenario announces beforehand.
 //!
-//! A packet is followed over its link when the link takes it, and so the changes that come while the
-//! packet is being sent must be known then: what is left of the packet at a change of the rate goes
-//! at the new rate, and the packet has the propagation delay of the time at which its last bit
-//! enters the line.
+//! The time at which a packet reaches the far end is computed when the link takes the packet, so
+//! that changes during its transmission must be known by then. At a change of the rate, the
+//! remaining part of the packet is sent at the new rate. The propagation delay of a packet is the
+//! one at the time at which its last bit enters the line.
 
 use forebay_aqm::RateStep;
 use forebay_scenario::{LinkSetting, Scenario, Setting};
@@ -14,14 +14,18 @@ use crate::line::Wire;
 /// All changes of one link, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSteps {
+    /// Changes of the rate.
     pub rates: Vec<RateStep>,
+    /// Changes of the propagation delay.
     pub delays: Vec<DelayStep>,
 }
 
 /// A change of the propagation delay.
 #[derive(Clone, Copy, Debug)]
 pub struct DelayStep {
+    /// The time of the change.
     pub at: Time,
+    /// The propagation delay from then on.
     pub delay: Span,
 }
 
@@ -51,16 +55,17 @@ impl LinkSteps {
     }
 }
 
-/// The propagation delay of a link and the changes of it that are still to come.
+/// The propagation delay of a link and its remaining changes.
 pub struct Delay {
     delay: Span,
-    /// When it changes next.
+    /// The time of the next change.
     until: Time,
-    /// The next change last.
+    /// The remaining changes in reverse order.
     steps: Vec<DelayStep>,
 }
 
 impl Delay {
+    /// Creates a delay that changes at these steps, which are in order of time.
     pub fn new(delay: Span, steps: &[DelayStep]) -> Delay {
         Delay {
             delay,
@@ -69,7 +74,7 @@ impl Delay {
         }
     }
 
-    /// Returns when the last bit that enters the link at `out` comes out of it. Calls come in order
+    /// Returns the time at which a bit that enters the link at `out` comes out. Calls are in order
     /// of time.
     #[inline(always)]
     pub fn after(&mut self, out: Time) -> Time {
@@ -79,6 +84,7 @@ impl Delay {
         out + self.delay
     }
 
+    /// Makes the changes up to `out`.
     #[cold]
     #[inline(never)]
     fn step(&mut self, out: Time) {
@@ -90,25 +96,30 @@ impl Delay {
     }
 }
 
-/// The way back along a link that has no link the other way: its rate and delay, never full.
+/// The line back along a link without a link in the opposite direction. It has a rate and a delay,
+/// and never drops a packet.
 pub struct LineBack {
+    /// The present rate and delay.
     pub wire: Wire,
-    /// When it is next free.
+    /// The time at which the line becomes free.
     pub free: Time,
     steps: Option<Box<LineSteps>>,
 }
 
-/// The changes of a line that are still to come.
+/// The remaining changes of a line.
 struct LineSteps {
-    /// The next one last. Those within the transmission that ends at [`LineBack::free`] are made.
+    /// Remaining changes of the rate in reverse order. Those during the transmission that ends at
+    /// [`LineBack::free`] have been made.
     rates: Vec<RateStep>,
     delay: Delay,
-    /// When the last packet comes out: a shorter delay does not let one overtake.
+    /// The time at which the last packet comes out. After a reduction of the delay, packets still
+    /// come out in order.
     last_arrival: Time,
 }
 
 impl LineBack {
-    /// A line along a link that changes so; with a rate of its own it does not follow the link's.
+    /// Creates the line back along a link with these changes. With its own rate it does not follow
+    /// changes of the link's rate.
     pub fn new(wire: Wire, has_own_rate: bool, steps: &LinkSteps) -> LineBack {
         let rates = match has_own_rate {
             true => &[],
@@ -134,7 +145,7 @@ impl LineBack {
         self.steps.is_none()
     }
 
-    /// Returns when an ACK that enters at `now` comes out; the line [never
+    /// Returns the time at which an ACK that arrives at `now` comes out of a line that [never
     /// changes](Self::is_steady).
     #[inline(always)]
     pub fn pass_ack_steadily(&mut self, now: Time) -> Time {
@@ -142,7 +153,8 @@ impl LineBack {
         self.wire.pass_ack(&mut self.free, now)
     }
 
-    /// Returns when a packet that enters at `now` comes out. Calls come in order of time.
+    /// Returns the time at which a packet that arrives at `now` comes out. Calls are in order of
+    /// time.
     #[inline]
     pub fn pass(&mut self, now: Time, bytes: u16) -> Time {
         let LineBack { wire, free, steps } = self;
@@ -154,6 +166,8 @@ impl LineBack {
 }
 
 impl LineSteps {
+    /// Returns the time at which a packet that arrives at `now` comes out, with the changes on its
+    /// way.
     fn pass(&mut self, wire: &mut Wire, free: &mut Time, now: Time, bytes: u16) -> Time {
         let start = now.max(*free);
         self.step(wire, start);

@@ -1,7 +1,10 @@
-//! TCP between its ends: a sender is a stack over a congestion control, as in an operating system;
-//! the registry in `senders.rs` names the combinations. The receiver is one for all.
+//! TCP: senders and receivers.
 //!
-//! Windows count packets; sequence numbers are those of packets, 0 being the SYN.
+//! A sender is a stack with a congestion control, as in an operating system; the registry in
+//! `senders.rs` names the combinations. All senders share one receiver, whose ACK policy follows
+//! ns-2 or Linux.
+//!
+//! Windows count packets. Sequence numbers are numbers of packets; packet 0 is the SYN.
 
 mod congestion;
 mod connection;

@@ -1,5 +1,5 @@
-//! Applications: when a flow's connection opens and closes, when a transfer
-//! begins, and when a source without congestion control sends. One kind a file.
+//! Applications: they decide when a flow's connection opens and closes, when a transfer begins, and
+//! when a source without congestion control sends. Each kind has its own file.
 
 mod arrivals;
 mod cbr;
@@ -20,69 +20,76 @@ use forebay_trace::Viewer;
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Rng, Span, Time};
 
-/// An act of an application on its connection.
+/// An action of an application on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Offer endless data on the connection as it is.
+    /// Offer endless data on the present connection.
     Open,
-    /// Begin a new connection with endless data.
+    /// Open a new connection with endless data.
     Fresh,
-    /// Offer nothing new.
+    /// Offer no new data.
     Close,
-    /// Begin a new connection beside those under way, with this many packets of data.
+    /// Send this many packets of data on a new connection, in parallel with transfers under way.
     Transfer(u32),
-    /// Send one packet (a source without congestion control).
+    /// Send one packet, from a source without congestion control.
     Send,
 }
 
-/// An application's next act.
+/// An action of an application with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Act {
+    /// The time of the action.
     pub at: Time,
+    /// The action.
     pub action: Action,
 }
 
-/// A packet that comes to the first queue of its path by itself.
+/// A recorded packet, which arrives at the first queue of its path at its recorded time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coming {
+    /// The time of its arrival at the first queue.
     pub at: Time,
+    /// Number of its flow in the traffic, from 0.
     pub flow: u32,
+    /// Size on the wire.
     pub bytes: u16,
+    /// DSCP and ECN field.
     pub class: TrafficClass,
+    /// True if it is a TCP packet.
     pub tcp: bool,
-    /// Numbers of the hosts that it comes from and goes to, where they are known.
+    /// Numbers of the source and destination hosts, if they are known.
     pub hosts: Option<(u16, u16)>,
 }
 
-/// A look at flows that arrive.
+/// The result of a check for arriving flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// The flow that begins, and its first act.
+    /// The flow that begins, and its first act, if one arrives.
     pub begins: Option<(u32, Act)>,
-    /// When to look again, if more flows may arrive.
+    /// The time of the next check, if more flows may arrive.
     pub next: Option<Time>,
 }
 
-/// The applications of one traffic's flows, which count from 0.
+/// The applications of one traffic's flows, which are numbered from 0.
 pub trait Application: Send {
-    /// The first act of a flow that starts at `start` and stops at `stop`.
+    /// Returns the first act of a flow that starts at `start` and stops at `stop`.
     fn first(&mut self, flow: u32, start: Time, stop: Option<Time>) -> Option<Act>;
 
-    /// The act that follows, if there is one.
+    /// Returns the act that follows `done`, if there is one.
     fn next(&mut self, flow: u32, done: Act, stop: Option<Time>) -> Option<Act>;
 
-    /// A transfer of this flow is done, its last packet acknowledged: what follows, if it
-    /// waited for that.
+    /// Takes note that a transfer of this flow is complete, its last packet acknowledged. Returns
+    /// the act for which the flow waited, if any.
     fn transferred(&mut self, _flow: u32, _now: Time, _stop: Option<Time>) -> Option<Act> {
         None
     }
 
-    /// When to look for arrivals first, where flows arrive by themselves.
+    /// Returns the time of the first check for arriving flows, if flows arrive by themselves.
     fn first_arrival(&mut self) -> Option<Time> {
         None
     }
 
-    /// Looks for arrivals at `now`.
+    /// Checks for a flow that arrives at `now`.
     fn arrive(&mut self, _now: Time) -> Arrival {
         Arrival {
             begins: None,
@@ -90,27 +97,27 @@ pub trait Application: Send {
         }
     }
 
-    /// When to ask for coming packets first, where packets come by themselves.
+    /// Returns the time at which recorded packets are first to be requested, if there are any.
     fn first_coming(&mut self) -> Option<Time> {
         None
     }
 
-    /// Gives the next coming packets, in order of time, and when to ask again: no later than the
-    /// packet after these.
+    /// Passes the next recorded packets to `give`, in order of time. Returns the time of the next
+    /// request, which is not after the packet that follows them.
     fn coming(&mut self, _give: &mut dyn FnMut(Coming)) -> Option<Time> {
         None
     }
 
-    /// What viewers saw over `window`, up to its end or up to now.
+    /// Returns the quality that each viewer of video had within `window`.
     fn viewers(&self, _window: (Time, Time)) -> Vec<Viewer> {
         Vec::new()
     }
 
-    /// The first `flows` flows are in use, the others are not.
+    /// Sets the number of flows in use, which are the first ones.
     fn set_active(&mut self, _flows: u32) {}
 }
 
-/// The application of a traffic with `flows` flows, with a random stream of its own.
+/// Creates the application of a traffic with `flows` flows, which draws from `rng`.
 pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Application> {
     match &traffic.kind {
         TrafficKind::Ftp(_) => Box::new(ftp::Ftp),
@@ -126,13 +133,13 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
         TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
         TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
-        // What it does is the caller's, or a program's; a guest drives the latter.
+        // The caller sends the packets, or a program in a guest does.
         TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::ExternalSource),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }
 
-/// How many flows of a traffic are ever active.
+/// Returns the largest number of flows of a traffic that are active at any time of the run.
 pub fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
     changes
         .iter()
@@ -143,16 +150,15 @@ pub fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
         .fold(traffic.flows, u32::max)
 }
 
-/// The random stream from which flows draw their starts.
+/// The name of the random stream from which flows draw their starts.
 const START: &str = "start";
 
-/// The random numbers of a traffic for one purpose.
+/// Returns the random stream of a traffic for the purpose `what`.
 pub fn stream(seed: u64, index: usize, what: &str) -> Rng {
     Rng::new(seed, &format!("traffic {index} {what}"))
 }
 
-/// Returns the times at which the declared flows of a traffic start, as a run with this seed draws
-/// them.
+/// Returns the start times of a traffic's declared flows, as a run with this seed draws them.
 pub fn starts(seed: u64, index: usize, traffic: &Traffic) -> Vec<Time> {
     let mut rng = stream(seed, index, START);
     (0..traffic.flows)
@@ -160,22 +166,27 @@ pub fn starts(seed: u64, index: usize, traffic: &Traffic) -> Vec<Time> {
         .collect()
 }
 
-/// When a flow is there, and what it does first.
+/// The start, the stop and the first act of a flow.
 pub struct Beginning {
+    /// The time at which the flow starts.
     pub start: Time,
+    /// The time at which the flow stops, if it does.
     pub stop: Option<Time>,
-    /// Flows beyond the declared number wait for a change to start them.
+    /// False for a flow beyond the declared number, which waits for a change of the scenario to
+    /// start it.
     pub declared: bool,
+    /// The first act of a declared flow.
     pub act: Option<Act>,
 }
 
-/// Draws how the flows of a traffic begin, in their order.
+/// Random streams from which the flows of a traffic draw their starts and stops, in order.
 pub struct Beginnings {
     starts: Rng,
     stops: Rng,
 }
 
 impl Beginnings {
+    /// Creates the streams of the traffic with this index.
     pub fn new(seed: u64, index: usize) -> Beginnings {
         Beginnings {
             starts: stream(seed, index, START),
@@ -183,6 +194,7 @@ impl Beginnings {
         }
     }
 
+    /// Draws the start and the stop of the next flow and asks its application for the first act.
     pub fn draw(
         &mut self,
         flow: u32,
@@ -204,7 +216,7 @@ impl Beginnings {
     }
 }
 
-/// Draws a flow's time.
+/// Returns an instant, drawn if the scenario gives a range.
 fn draw(instant: Instant, rng: &mut Rng) -> Time {
     match instant {
         Instant::At(time) => time,
@@ -216,21 +228,21 @@ fn draw(instant: Instant, rng: &mut Rng) -> Time {
     }
 }
 
-/// Returns `now` plus an exponential time with this mean.
+/// Returns `now` plus an exponentially distributed time with this mean.
 fn after(now: Time, mean: Span, rng: &mut Rng) -> Time {
     now + Span::from_nanos(whole_u64(rng.exponential(mean.as_nanos_f64())))
 }
 
-/// Returns the first time after `now` of a Poisson process with so many events a second.
+/// Returns the first event after `now` of a Poisson process with `per_s` events per second.
 fn next_poisson(now: Time, per_s: f64, rng: &mut Rng) -> Time {
     now + Span::from_nanos(whole_u64(rng.exponential(1e9 / per_s)))
 }
 
-/// Draws the number of packets that hold an object, one at least.
+/// Draws the size of an object in packets, at least 1.
 fn packets(size: Pareto2, payload_bytes: u64, rng: &mut Rng) -> u32 {
     // P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
     let bytes = size.scale.0 as f64 * ((1.0 - rng.uniform()).powf(-1.0 / size.shape) - 1.0);
-    // Far above any window's worth of time; keeps sequence numbers from wrapping.
+    // The limit is far above what any run can send; it keeps sequence numbers from wrapping.
     whole_u32((bytes / payload_bytes as f64).ceil().clamp(1.0, 2e9))
 }
 
@@ -238,7 +250,7 @@ fn packets(size: Pareto2, payload_bytes: u64, rng: &mut Rng) -> u32 {
 pub mod statistics {
     //! Tests of samples against distributions, at the 0.1 % level.
 
-    /// Kolmogorov–Smirnov: panics where `sample` does not follow `cdf`.
+    /// Panics if `sample` does not follow `cdf`, by the Kolmogorov–Smirnov test.
     pub fn follows(sample: &[f64], cdf: impl Fn(f64) -> f64) {
         let mut sorted = sample.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -251,8 +263,8 @@ pub mod statistics {
         assert!(distance < 1.949 / n.sqrt(), "distance {distance} of {n}");
     }
 
-    /// Chi-square: panics where `counts` differ from what `expected` says. The limit is
-    /// Wilson and Hilferty's approximation of the 99.9 % point.
+    /// Panics if `counts` differ from `expected`, by the chi-square test. The limit is Wilson and
+    /// Hilferty's approximation of the 99.9 % point.
     pub fn counted(counts: &[f64], expected: &[f64]) {
         let cell = |(n, e): (&f64, &f64)| (n - e).powi(2) / e;
         let chi2: f64 = counts.iter().zip(expected).map(cell).sum();

@@ -1,4 +1,4 @@
-//! Voice, frames and adaptive video, through whole runs.
+//! Voice, frames and adaptive video in whole runs.
 
 mod common;
 
@@ -29,12 +29,12 @@ fn calls_alone_have_the_path_s_delay() {
         .calls
         .iter()
         .all(|call| (call.received, call.lost) == (2000, 0)));
-    // Half of 40 ms, 160 us on the link, and 16 us on each access link.
+    // The delay is half of 40 ms, 160 us on the link, and 16 us on each access link.
     let path_s = 0.020 + 160e-6 + 2.0 * 16e-6;
     assert!((metrics.voice_delay_s - path_s).abs() < 1e-4, "{metrics:?}");
     assert!(metrics.voice_jitter_s < 1e-6);
     assert_eq!(metrics.voice_loss, 0.0);
-    // 160 bytes of speech in packets of 200.
+    // Packets of 200 bytes hold 160 bytes of speech.
     assert!(
         (metrics.goodput_bps / (5.0 * 64_000.0) - 1.0).abs() < 1e-3,
         "{metrics:?}"
@@ -68,7 +68,8 @@ fn a_frame_fills_the_queue_at_once() {
         start = "0s"
         rtt = "20ms"
     "#;
-    // 1 ms a packet, and 0.1 ms on the access link: the last one waits for 19 x 0.9 ms.
+    // A packet takes 1 ms on the link and 0.1 ms on the access link, so that the last one waits for
+    // 19 x 0.9 ms.
     let (trace, metrics) = simulate("10Mbit/s", frames, "droptail");
     assert_eq!(trace.links[0].forwarded_packets, 20 * 600);
     assert!(
@@ -103,7 +104,7 @@ fn video_takes_the_rate_that_the_link_has() {
     let (_, some) = video("2Mbit/s", "");
     assert!((1.0e6..2.0e6).contains(&some.video_rate_bps), "{some:?}");
     assert_eq!(some.video_stalled, 0.0);
-    // Below the lowest rate it plays in part: at most what the link carries.
+    // On a link below the lowest rate the video stalls, and it plays at most the link's rate.
     let (_, none) = video("200kbit/s", "");
     assert_eq!(none.video_rate_bps, 300e3);
     assert!((0.30..0.55).contains(&none.video_stalled), "{none:?}");

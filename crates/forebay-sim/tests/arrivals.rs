@@ -1,4 +1,4 @@
-//! Packets that came once, through whole runs.
+//! Recorded packets in whole runs.
 
 mod common;
 
@@ -6,7 +6,8 @@ use forebay_scenario::Options;
 use forebay_trace::{Metrics, RunTrace};
 use forebay_units::Rng;
 
-/// A run over the packets of `list`; `law` has the keys of the law, `traffic` more of the traffic.
+/// Runs a scenario with the packets of `list`. `law` has the keys of the law, `traffic` further
+/// keys of the traffic.
 fn simulate(list: &str, traffic: &str, law: &str) -> RunTrace {
     let more = format!(
         r#"
@@ -28,7 +29,8 @@ fn simulate(list: &str, traffic: &str, law: &str) -> RunTrace {
 
 const DROPTAIL: &str = "kind = \"droptail\"";
 
-/// Poisson times and sizes of 40 to 1500 bytes: about 0.9 of 10 Mbit/s. In ns and bytes.
+/// Returns packets as (time in ns, size in bytes): Poisson arrivals with sizes of 40 to 1500 bytes,
+/// about 0.9 of 10 Mbit/s.
 fn poisson(n: usize) -> Vec<(u64, u32)> {
     let mut rng = Rng::new(4, "list");
     let mut at_ns = 3_000_000_000;
@@ -52,7 +54,7 @@ fn list(packets: &[(u64, u32)], more: impl Fn(usize) -> String) -> String {
 fn packets_wait_as_lindley_says() {
     let packets = poisson(20_000);
     let trace = simulate(&list(&packets, |i| format!("{},0,0", i % 7)), "", DROPTAIL);
-    // W(n + 1) = max(0, W(n) + S(n) - A(n)), with 0.8 us a byte.
+    // Lindley's equation: W(n + 1) = max(0, W(n) + S(n) - A(n)), with 0.8 us per byte.
     let (mut wait_ns, mut sum_ns, mut longest_ns) = (0_i64, 0_i64, 0_i64);
     for (now, next) in packets.iter().zip(packets.iter().skip(1)) {
         sum_ns += wait_ns;
@@ -64,7 +66,7 @@ fn packets_wait_as_lindley_says() {
     let mean_s = sum_ns as f64 / packets.len() as f64 / 1e9;
     let found = Metrics::of(trace.link(0), None);
     assert_eq!(trace.links[0].forwarded_packets, 20_000);
-    // The recorder's histogram has three digits, and from 1 us on.
+    // The recorder's histogram has a resolution of three digits and begins at 1 us.
     assert!(
         (found.delay_mean_s / mean_s - 1.0).abs() < 1e-3,
         "{found:?} {mean_s}"
@@ -100,7 +102,7 @@ fn a_scale_and_a_period_multiply_the_load() {
 
 #[test]
 fn queues_see_codepoints_as_they_were() {
-    // 1.5 times the link's rate.
+    // The packets arrive at 1.5 times the link's rate.
     let packets: Vec<(u64, u32)> = (0..20_000).map(|i| (i * 800_000, 1500)).collect();
     let red = "kind = \"red\"\nmin_th = \"5p\"\nmax_th = \"900p\"\nmax_p = 0.4";
     let (marked, dropped) = {
@@ -118,7 +120,7 @@ fn queues_see_codepoints_as_they_were() {
         dropped.early_drop_rate > 0.01 && dropped.mark_rate == 0.0,
         "{dropped:?}"
     );
-    // DualPI2 lets ECT(1) pass first, the priority queue DSCP 46: a tenth of what comes.
+    // DualPI2 prefers ECT(1) and the priority queue DSCP 46, each a tenth of the packets.
     for (law, one, other) in [
         ("kind = \"dualpi2\"", "a,1,0", "b,0,0"),
         (
@@ -137,7 +139,7 @@ fn queues_see_codepoints_as_they_were() {
 
 #[test]
 fn flows_are_told_apart() {
-    // Flow b sends nine times what flow a does, and more than the link carries.
+    // Flow b sends nine times as much as flow a, and more than the link carries.
     let packets: Vec<(u64, u32)> = (0..20_000).map(|i| (i * 800_000, 1500)).collect();
     let list = list(&packets, |i| {
         if i % 10 == 0 { "a,0,0" } else { "b,0,0" }.into()

@@ -1,5 +1,5 @@
-//! Packets are conserved in any scenario: at every queue what arrived has left, was dropped, or
-//! waits, and nobody gets more than the links carry.
+//! Packets are conserved in any scenario: at every queue an arrived packet has left, was dropped or
+//! is waiting, and no flow gets more than the links carry.
 
 use forebay_aqm::laws::LAWS;
 use forebay_scenario::{parse, Options, SENDERS};
@@ -8,7 +8,7 @@ use forebay_trace::{LinkView, Metrics};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Keys of one traffic besides its path.
+/// Returns a strategy for the keys of one traffic, without its path.
 fn traffic() -> impl Strategy<Value = String> {
     let senders: Vec<&str> = SENDERS.iter().map(|sender| sender.name).collect();
     let tcp = (select(senders), any::<bool>(), any::<bool>(), 0..3_u32).prop_map(
@@ -43,9 +43,10 @@ fn law() -> impl Strategy<Value = &'static str> {
     select(LAWS.iter().map(|law| law.kind).collect::<Vec<_>>())
 }
 
-/// A link's rate, delay and buffer, each with its key.
+/// Returns a strategy for a link's rate, delay and buffer, each with its key.
 fn link() -> impl Strategy<Value = [String; 3]> {
-    // Above the set-points that laws have by default, or too short for anything but DropTail.
+    // The buffers are above the default set-points of laws, or too short for any law except
+    // DropTail.
     let buffer = prop_oneof![
         (1..60_u32).prop_map(|pkts| format!("{pkts}p")),
         (900..1500_u32).prop_map(|pkts| format!("{pkts}p")),
@@ -60,7 +61,8 @@ fn link() -> impl Strategy<Value = [String; 3]> {
     })
 }
 
-/// One bottleneck, or two in a row, or one for each direction; with a change on the way or not.
+/// Returns a strategy for scenarios with one bottleneck, two in series, or one in each direction,
+/// with or without a change during the run.
 fn scenario() -> impl Strategy<Value = String> {
     let links = (link(), link(), 0..3_u8);
     let traffic = proptest::collection::vec((traffic(), any::<bool>()), 1..4);
@@ -102,7 +104,8 @@ fn total(column: &[u32]) -> u64 {
     column.iter().map(|&count| u64::from(count)).sum()
 }
 
-/// `largest_bits` is one packet: it is counted when it begins to leave.
+/// Checks that the trace of a link conserves packets. `largest_bits` is the size of the largest
+/// packet, which counts when its transmission begins.
 fn check(trace: LinkView<'_>, changes: usize, largest_bits: f64) -> Result<(), TestCaseError> {
     let samples = &trace.samples;
     let drops =
@@ -151,7 +154,7 @@ proptest! {
             ..Options::default()
         };
         let parsed = parse(text.as_bytes(), "random", &options);
-        // A law whose default set-point does not fit the buffer is refused, and so are paths
+        // A law whose default set-point does not fit the buffer is rejected, and so are paths
         // slower than the RTT.
         prop_assume!(parsed.is_ok());
         let point = &parsed.unwrap().points[0];

@@ -1,5 +1,5 @@
-//! Changes of a link while packets are on it: nothing that began before a change keeps the pace or
-//! the delay of that time beyond it.
+//! Changes of a link while packets are on it: after a change, no transmission continues at the old
+//! rate, and no packet gets the old delay.
 
 mod common;
 
@@ -9,7 +9,7 @@ use forebay_trace::{Metrics, RunTrace};
 
 const LAWS: [&str; 6] = ["droptail", "codel", "cake", "pie", "dualpi2", "fq-codel"];
 
-/// Changes of one key, each at its time.
+/// Returns the scenario's text for changes of one key, each at its time.
 fn changes(key: &str, steps: &[(&str, &str)]) -> String {
     let table = |(time, value): &(&str, &str)| {
         format!("[[at]]\ntime = \"{time}\"\nset = {{ \"{key}\" = \"{value}\" }}\n")
@@ -43,7 +43,7 @@ fn a_link_recovers_at_once_from_a_very_low_rate_under_every_law() {
             let text = one_bottleneck([8, 20], "10Mbit/s", "200p", &more);
             for law in LAWS {
                 let metrics = Metrics::of(simulate(&text, law).link(0), None);
-                // 8 Mbit/s of payload and headers.
+                // Payload and headers have 8 Mbit/s.
                 let utilisation = metrics.utilisation;
                 assert!(utilisation > 0.79, "{law}, {name}, {low}: {utilisation}");
             }
@@ -62,8 +62,8 @@ fn tcp_goes_on_when_the_rate_is_back() {
     }
 }
 
-/// ACKs cross the way back along the bottleneck, and so their line must recover, too; with several
-/// kinds of access links and with a network of several links.
+/// ACKs cross the line back along the bottleneck, so that this line must recover, too: with several
+/// kinds of access link, and in a network of several links.
 #[test]
 fn acks_that_wait_for_the_way_back_go_at_the_new_rate() {
     for beside in ["", IDLE_LINK] {
@@ -88,7 +88,8 @@ fn another_link_and_the_reverse_link_recover() {
     assert!(metrics.utilisation > 0.79, "{metrics:?}");
 }
 
-/// Between two changes the link carries what its rate lets it, whatever was being sent at them.
+/// Between two changes the link carries exactly what its rate allows, whatever was being sent at
+/// the changes.
 #[test]
 fn a_link_that_is_always_busy_carries_what_its_rates_allow() {
     let steps = [
@@ -108,7 +109,7 @@ fn a_link_that_is_always_busy_carries_what_its_rates_allow() {
         let rows = &trace.links[0].samples.departed_bytes[100 * from_s..100 * to_s];
         8.0 * rows.iter().sum::<u64>() as f64
     };
-    // A packet has 12 000 bits, and 16 500 are sent in four seconds.
+    // A packet has 12 000 bits, and the link sends 16 500 bits in four seconds.
     assert!((bits(5, 9) - 16_500.0).abs() <= 12_000.0, "{}", bits(5, 9));
     assert!((bits(9, 20) - 88e6).abs() <= 24_000.0, "{}", bits(9, 20));
     let capacity: f64 = trace.links[0].samples.capacity_bits.iter().sum();
@@ -116,11 +117,12 @@ fn a_link_that_is_always_busy_carries_what_its_rates_allow() {
     assert!((capacity - sent).abs() < 200_000.0, "{capacity} {sent}");
 }
 
-/// A packet has the delay of the time at which its last bit leaves, and none overtakes another.
+/// A packet has the propagation delay of the time at which its last bit leaves, and no packet
+/// overtakes another.
 #[test]
 fn a_change_of_the_delay_holds_for_what_leaves_after_it() {
-    // At 6 kbit/s a packet takes two seconds. The first reaches the queue within 0.71 s, leaves it
-    // within 2.71 s, and comes to its end another 0.51 s after the link's delay.
+    // At 6 kbit/s a packet takes two seconds. The first packet reaches the queue within 0.71 s,
+    // leaves it within 2.71 s, and reaches its sink another 0.51 s after the link's delay.
     let slow = r#"
         [[traffic]]
         kind = "cbr"
@@ -142,6 +144,6 @@ fn a_change_of_the_delay_holds_for_what_leaves_after_it() {
     assert_eq!(delivered_by(&[], 5), 1);
     assert_eq!(delivered_by(&[("1s", "10ms")], 4), 1);
     assert_eq!(delivered_by(&[("1s", "2s")], 5), 0);
-    // What has left keeps its delay.
+    // Packets that have left keep their delay.
     assert_eq!(delivered_by(&[("3s", "2s")], 5), 1);
 }

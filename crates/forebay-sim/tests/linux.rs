@@ -1,4 +1,4 @@
-//! Whole runs of the Linux kernel's sender.
+//! The Linux kernel's sender in whole runs.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{ftp, one_bottleneck};
 use forebay_scenario::Options;
 use forebay_trace::{Metrics, RunTrace};
 
-/// Ten flows over 15 Mbit/s and 60 ms with RED; `keys` are of the traffic.
+/// Runs ten flows over 15 Mbit/s and 60 ms with RED; `keys` are further keys of the traffic.
 fn simulate(keys: &str) -> RunTrace {
     let path = r#"
         packet = "1500B"
@@ -63,8 +63,8 @@ fn runs_repeat_exactly() {
     );
 }
 
-/// Growth counts acknowledged packets: it takes the same losses to hold the window whether ACKs
-/// are delayed or not, where the sender of ns-2 needs half as many.
+/// Growth counts acknowledged packets, so that the same losses hold the window with and without
+/// delayed ACKs. The sender of ns-2 needs half as many with delayed ACKs.
 #[test]
 fn delayed_acks_do_not_slow_growth() {
     let dropped = |tcp: &str, delayed: bool| {
@@ -91,8 +91,8 @@ fn goodput_leaves_headers_out_and_nothing_else_changes() {
     }
 }
 
-/// Under any loss, of SYNs and last packets too, all that was requested has arrived in the end:
-/// as much as with any other sender, for requests are drawn apart from the network.
+/// Under any loss, including that of SYNs and last packets, all requested data arrives in the end.
+/// It is as much as with any other sender, because requests are drawn independently of the network.
 #[test]
 fn transfers_complete_over_a_link_that_loses_much() {
     let delivered = |tcp: &str| {

@@ -1,11 +1,11 @@
-//! What is known of the laws on delay and of their queues, in whole runs.
+//! Known properties of delay-based laws and of their queues, in whole runs.
 
 mod common;
 
 use forebay_scenario::Options;
 use forebay_trace::{ClassMetrics, Metrics, RunTrace};
 
-/// Half a minute of Linux's senders; `traffic` and `law` are blocks of a scenario.
+/// Runs Linux's senders for half a minute; `traffic` and `law` are blocks of a scenario.
 fn simulate(rate: &str, traffic: &str, law: &str) -> RunTrace {
     let more = format!("ecn = true\n{traffic}\n{law}");
     let text = common::one_bottleneck([10, 30], rate, "10000p", &more);
@@ -33,13 +33,14 @@ fn law(kind: &str) -> String {
     format!("[[law]]\nkind = \"{kind}\"")
 }
 
-/// Bytes of a traffic's flows.
+/// Returns the bytes that a traffic's flows delivered.
 fn delivered(trace: &RunTrace, traffic: u32) -> f64 {
     let flows = trace.flows.iter().filter(|flow| flow.traffic == traffic);
     flows.map(|flow| flow.delivered_bytes as f64).sum()
 }
 
-/// Round trips of 20 to 200 ms (RFC 8290 section 1.1: flows are isolated).
+/// Flow queues share the link equally between flows with round trips of 20 to 200 ms (RFC 8290
+/// section 1.1: flows are isolated).
 #[test]
 fn queues_of_flows_share_where_round_trips_differ() {
     for kind in ["fq-codel", "cake"] {
@@ -65,11 +66,14 @@ fn laws_hold_their_delay() {
     }
 }
 
-/// RFC 9332 section 2.1: the coupling gives flows of both kinds like rates, from 4 to 200 Mbit/s and
-/// from 5 to 100 ms. Rates of DCTCP go with its round trip, which is a few milliseconds where the
-/// classic queue adds its 15 to the other's: there, windows are alike. Each flow of DCTCP has a
-/// window of less than 100 packets: the kernel's arithmetic counts marks in 64ths of a window, and
-/// a larger window overlooks most of what is coupled.
+/// The coupling gives flows of both kinds similar rates, from 4 to 200 Mbit/s and from 5 to 100 ms
+/// (RFC 9332 section 2.1).
+///
+/// The rate of DCTCP is inversely proportional to its round-trip time. That is a few milliseconds
+/// on short paths, where the classic queue adds its 15 ms to the other flows' round trips; there,
+/// the windows are similar. Each DCTCP flow has a window of less than 100 packets: the kernel's
+/// arithmetic counts marks in 64ths of a window, so that a larger window would miss most of the
+/// coupled marks.
 #[test]
 fn classic_and_scalable_flows_get_like_rates() {
     for (rate, rtt_ms, count) in [
@@ -91,7 +95,8 @@ fn classic_and_scalable_flows_get_like_rates() {
                 ratio *= (0.005 + low.delay_mean_s) / (0.005 + classic.delay_mean_s);
             }
             assert!((0.5..=2.0).contains(&ratio), "{case}");
-            // At 4 Mbit/s the classic queue's turn is a third packet, of 3 ms.
+            // At 4 Mbit/s a packet of the classic queue in its turn is a third packet, which takes
+            // 3 ms.
             let packets = if rate == 4 { 3.0 } else { 2.0 };
             let packet_s = 12_000.0 / (f64::from(rate) * 1e6);
             assert!(low.delay_p99_s < 0.002 + packets * packet_s, "{case}");
@@ -100,16 +105,17 @@ fn classic_and_scalable_flows_get_like_rates() {
     }
 }
 
-/// A packet of L4S waits for the rest of the packet on the link, for those before it, and for one of
-/// the classic queue in its turn, which is 3 ms at 4 Mbit/s: with rarer turns the bound of faster
-/// links holds there as well.
+/// An L4S packet waits for the rest of the packet on the link, for earlier L4S packets, and for one
+/// packet of the classic queue in its turn, which takes 3 ms at 4 Mbit/s. With rarer turns, as
+/// here, the bound for faster links holds at 4 Mbit/s as well.
 #[test]
 fn low_latency_is_that_of_two_packets_but_for_the_classic_turn() {
     let rare = r#"queue = { kind = "dualpi2", classic_share = 0.02 }"#;
     for rtt_ms in [20, 100] {
         for tcp in ["prague", "dctcp"] {
             let [low, _] = classes(&cubic_and(tcp, 4, rtt_ms, 1, rare));
-            // Prague's window is rounded up, as UDP-Prague's: with three packets in it a fourth waits.
+            // Prague's window is rounded up, as in UDP-Prague: with a window of three packets a
+            // fourth one waits.
             let most_s = if (tcp, rtt_ms) == ("prague", 20) {
                 0.012
             } else {
@@ -120,7 +126,7 @@ fn low_latency_is_that_of_two_packets_but_for_the_classic_turn() {
     }
 }
 
-/// Flows of CUBIC, and as many of `tcp` with L4S, in a dual queue.
+/// Runs flows of CUBIC and equally many flows of `tcp` with L4S in a dual queue.
 fn cubic_and(tcp: &str, mbit_per_s: u32, rtt_ms: u32, count: u32, queue: &str) -> RunTrace {
     let rtt = format!("\"{rtt_ms}ms\"");
     let both = flows(count, "linux-cubic", &rtt, "false") + &flows(count, tcp, &rtt, "\"l4s\"");
@@ -128,7 +134,7 @@ fn cubic_and(tcp: &str, mbit_per_s: u32, rtt_ms: u32, count: u32, queue: &str) -
     simulate(&format!("{mbit_per_s}Mbit/s"), &both, &law)
 }
 
-/// Of a dual queue: L4S, and the classic one.
+/// Returns the metrics of a dual queue: those of L4S, and those of the classic queue.
 fn classes(trace: &RunTrace) -> [ClassMetrics; 2] {
     let names: Vec<_> = trace.links[0]
         .classes
@@ -139,7 +145,7 @@ fn classes(trace: &RunTrace) -> [ClassMetrics; 2] {
     [0, 1].map(|class| ClassMetrics::of(&trace.links[0].classes[class], &trace.links[0]))
 }
 
-/// Tins by DSCP: each has its own delays, and voice waits least.
+/// CAKE's tins by DSCP each have their own delays, and voice has the lowest delay.
 #[test]
 fn tins_are_told_apart() {
     let voice = r#"
@@ -162,7 +168,7 @@ fn tins_are_told_apart() {
     };
     let (bulk, voice) = (of("best-effort"), of("voice"));
     assert!((bulk.packet_share + voice.packet_share - 1.0).abs() < 1e-12);
-    // 125 packets a second.
+    // The source sends 125 packets per second.
     let packets = voice.packet_share * trace.links[0].delay_ns.len() as f64;
     assert!((2450.0..=2550.0).contains(&packets), "{packets}");
     assert!(voice.delay_p99_s < 0.004, "{voice:?}");
@@ -171,8 +177,9 @@ fn tins_are_told_apart() {
     assert_eq!(of("background").packet_share, 0.0);
 }
 
-/// A host has half the link whatever the number of its flows, and its half only: ten flows beside
-/// one of another host. By itself each flow is a host's only one.
+/// Each of two hosts gets exactly half of the link whatever the number of its flows: ten flows
+/// compete with one flow of another host. Without named hosts, each flow counts as a host of its
+/// own.
 #[test]
 fn hosts_that_traffic_names_share_first() {
     let cubic = flows(10, "linux-cubic", r#""60ms""#, "false");

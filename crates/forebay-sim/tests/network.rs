@@ -1,4 +1,4 @@
-//! Whole runs over networks of several queues.
+//! Networks of several queues in whole runs.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn sum(column: &[u32]) -> u64 {
     column.iter().map(|n| u64::from(*n)).sum()
 }
 
-/// A dumbbell with `links` besides, and `traffic`.
+/// Returns a dumbbell with `traffic` and the additional `links`.
 fn dumbbell(links: &str, traffic: &str) -> String {
     let more = format!(
         r#"
@@ -36,7 +36,7 @@ fn forward() -> String {
     ftp(20, r#"["40ms", "80ms"]"#, keys)
 }
 
-/// Flows against the others.
+/// Returns flows in the opposite direction.
 fn reverse(flows: u32) -> String {
     let keys = r#"
         label = "reverse"
@@ -64,14 +64,15 @@ fn a_link_that_nobody_crosses_changes_nothing() {
     assert_eq!(idle.flows().count(), 0);
 }
 
-/// Where the way back is a wide link of its own, ACKs pass as on the line that stands in for it.
+/// On a separate, wide link back ACKs pass as on the line back that replaces it.
 #[test]
 fn acks_cross_the_queue_of_the_way_back() {
     let back = link_back("10Mbit/s", "1000p", "\"droptail\"");
     let alone = simulate(&dumbbell("", &forward()));
     let with = simulate(&dumbbell(&back, &forward()));
     let (with, back) = (with.link(0), with.link(1));
-    // One ACK of 40 bytes for each packet that arrives, but those on their way at the end.
+    // There is one ACK of 40 bytes for each packet that arrives, except for packets under way at
+    // the end.
     let (data, acks) = (with.forwarded_packets, back.forwarded_packets);
     assert!(acks <= data && acks + 100 > data, "{data} {acks}");
     let bytes: u64 = back.samples.departed_bytes.iter().sum();
@@ -100,11 +101,12 @@ fn reverse_traffic_has_its_own_queue_and_drops_acks() {
     let counts = (trace.link(0).flows().count(), back.flows().count());
     assert_eq!(counts, (20, 10));
     assert!(back.flows().all(|flow| flow.traffic == 1));
-    // ACKs of the way there take a part of the way back.
+    // The ACKs of the forward flows use a part of the link back.
     assert!(reverse.goodput_bps < 1.9e6, "{}", reverse.goodput_bps);
 }
 
-/// e-avq's figure 8: one group crosses both bottlenecks, two others one each.
+/// Runs e-avq's figure 8: one group of flows crosses both bottlenecks, two other groups cross one
+/// each.
 fn two_bottlenecks(law: &str) -> RunTrace {
     let link = |from: &str, to: &str| {
         format!(
@@ -136,8 +138,8 @@ fn each_bottleneck_has_a_law_of_its_own() {
     let names: Vec<&str> = trace.links.iter().map(|link| link.name.as_str()).collect();
     assert_eq!(names, ["Q2", "R1-R2", "R3-R4", "R4-R5"]);
     let [q2, into, between, q4] = [0, 1, 2, 3].map(|link| trace.link(link));
-    // Both integrate to their own set-point, with different probabilities: the second has
-    // twice the flows of its own.
+    // Both laws integrate to their own set-points, with different probabilities: the second
+    // bottleneck has twice as many flows of its own.
     for queue in [q2, q4] {
         let m = Metrics::of(queue, None);
         assert!(
@@ -154,16 +156,17 @@ fn each_bottleneck_has_a_law_of_its_own() {
         q4.mark_rate,
         q2.mark_rate
     );
-    // The links before and between carry the first group alone, and queue nothing to speak of.
+    // The links before and between the bottlenecks carry only the first group and have almost no
+    // queue.
     for link in [into, between] {
         let m = Metrics::of(link, None);
         assert!(m.utilisation < 0.5 && m.queue_mean_pkts < 2.0, "{m:?}");
         assert_eq!(link.flows().count(), 10);
     }
     assert_eq!(trace.link(0).flows().count(), 30);
-    // What both bottlenecks forward of the first group is what its receivers get.
+    // The receivers of the first group get what both bottlenecks forward of it.
     let first: u64 = into.flows().map(|flow| flow.delivered_bytes).sum();
-    // Delivered is payload: 960 of 1000 bytes.
+    // Only the payload is delivered: 960 of 1000 bytes.
     let crossing = 8.0 * first as f64 / 0.96 / 20.0;
     let through = Metrics::of(between, None).utilisation * 10e6;
     assert!(
@@ -204,7 +207,7 @@ fn a_rate_step_acts_on_its_link_alone() {
     assert!((capacity(1) - 150.0).abs() < 0.2);
 }
 
-/// Far below the link's rate, all that is requested arrives.
+/// Far below the link's rate, all requested data arrives.
 #[test]
 fn web_sessions_get_what_they_request() {
     let web = r#"
@@ -242,7 +245,7 @@ fn sessions_of_pages_wait_for_their_pages() {
     };
     let goodput = |sessions| Metrics::of(simulate(&dumbbell("", &pages(sessions))).link(0), None);
     let (few, many) = (goodput(10), goodput(3000));
-    // Alone, a page takes its gap and a few round trips.
+    // A page without other traffic takes its gap and a few round trips.
     let packets: f64 = (0..10_000)
         .map(|n| (1.0 + f64::from(n) / 6.0).powi(-3))
         .sum();
@@ -295,13 +298,15 @@ fn bursts_load_the_link_as_declared() {
         rtt = "60ms"
     "#;
     let trace = simulate(&dumbbell("", onoff));
-    // 400 bursts a second, of 100 ms and so of E[ceil(on/10 ms)] = 1/(1 − e^−0.1) packets.
+    // There are 400 bursts per second of 100 ms on average, each with E[ceil(on/10 ms)] = 1/(1 −
+    // e^−0.1) packets.
     let want = 400.0 * 8.0 * 125.0 / (1.0 - (-0.1f64).exp());
     let goodput = Metrics::of(trace.link(0), None).goodput_bps;
     assert!((goodput / want - 1.0).abs() < 0.1, "{goodput} {want}");
 }
 
-/// 1500 bytes at 10, 10 and 50 ms of every 50 ms: three packets of 500 bytes each time.
+/// A recorded capacity of 1500 bytes at 10, 10 and 50 ms of every 50 ms, which is three packets of
+/// 500 bytes each time.
 #[test]
 fn a_trace_of_times_drives_a_link() {
     let text = r#"
@@ -331,7 +336,7 @@ fn a_trace_of_times_drives_a_link() {
         common::simulate(&text, &options)
     };
     let trace = with_packet("500");
-    // Row i ends at i + 1 ms; what leaves at 1010 ms is in row 1009.
+    // Row i ends at i + 1 ms, so that packets that leave at 1010 ms are in row 1009.
     let sent = |from: usize, to: usize| {
         trace.links[0].samples.departed_bytes[from..to]
             .iter()
@@ -346,7 +351,8 @@ fn a_trace_of_times_drives_a_link() {
         "{}",
         m.goodput_bps
     );
-    // A packet that does not fit in one time goes on in the next; nothing is lost by that.
+    // A packet that does not fit into one opportunity continues in the next one, without a loss of
+    // capacity.
     let m = Metrics::of(with_packet("700").link(0), None);
     assert!(
         (m.goodput_bps / 720e3 - 1.0).abs() < 0.01,
@@ -355,7 +361,8 @@ fn a_trace_of_times_drives_a_link() {
     );
 }
 
-/// Few requests, so that hardly any two meet, in windows that hold most of them.
+/// Requests that are so few that hardly any two overlap, with windows that hold most of the
+/// objects.
 const FEW_TRANSFERS: &str = r#"
     [[traffic]]
     kind = "web"
@@ -372,8 +379,8 @@ const FEW_TRANSFERS: &str = r#"
 
 #[test]
 fn a_transfer_takes_the_round_trips_that_it_needs() {
-    // One for the handshake, one for a window that holds it all, and the packets behind each other
-    // at the bottleneck.
+    // The time is one round trip for the handshake, one for a window that holds the object, and the
+    // packets' transmission at the bottleneck.
     let trace = simulate(&dumbbell("", FEW_TRANSFERS));
     assert!(trace.transfers.len() >= 3, "{:?}", trace.transfers);
     let packets = sum(&trace.links[0].samples.arrivals);
@@ -385,7 +392,7 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
     assert!(sent <= packets);
     let alone = trace.transfers.iter().filter(|one| one.packets <= 30);
     for one in alone.clone() {
-        // 0.8 ms for each packet at 10 Mbit/s, 32 us for the ACK on the way back.
+        // Each packet takes 0.8 ms at 10 Mbit/s, and the ACK takes 32 us on the way back.
         let expected_s = 0.080 + 0.0008 * f64::from(one.packets);
         let took_s = one.took.as_secs_f64();
         assert!((took_s - expected_s).abs() < 0.001, "{one:?}");
@@ -395,7 +402,8 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
     assert!(metrics.flow_completion_p50_s <= metrics.flow_completion_p95_s);
 }
 
-/// The least round trip of a flow alone has the time of an ACK on the way back, or next to none of it.
+/// The least round trip of a single flow includes the time of an ACK on the line back, which is
+/// almost zero on a fast line.
 #[test]
 fn a_way_back_may_be_faster_than_the_link() {
     let took_s = |rate_back: &str| {
@@ -407,7 +415,7 @@ fn a_way_back_may_be_faster_than_the_link() {
         let took = short.map(|one| one.took.as_secs_f64() - 0.08 * f64::from(one.packets));
         took.fold(f64::INFINITY, f64::min)
     };
-    // 3.2 ms for each of two ACKs of 40 bytes at 100 kbit/s.
+    // Each of two ACKs of 40 bytes takes 3.2 ms at 100 kbit/s.
     let (alike, fast) = (took_s(""), took_s("rate_back = \"1Tbit/s\""));
     assert!((alike - fast - 0.0064).abs() < 1e-4, "{alike} {fast}");
 }

@@ -1,4 +1,4 @@
-//! What a sender's keys change in whole runs: pacing, and how marks come back.
+//! Effects of a sender's keys in whole runs: pacing, and the feedback of marks.
 
 mod common;
 
@@ -8,13 +8,13 @@ use forebay_trace::Metrics;
 
 const DROPTAIL: &str = "\n[[law]]\nkind = \"droptail\"\n";
 
-/// As [`common::one_bottleneck`], run.
+/// Runs the scenario of [`common::one_bottleneck`] and returns its metrics.
 fn simulate(measure_s: [u32; 2], rate: &str, buffer: &str, more: &str) -> Metrics {
     let text = common::one_bottleneck(measure_s, rate, buffer, more);
     Metrics::of(common::simulate(&text, &Options::default()).link(0), None)
 }
 
-/// A connection with an initial window of 60 packets, in front of a buffer for 20.
+/// Runs a connection with an initial window of 60 packets and a buffer of 20 packets.
 fn large_initial_window(keys: &str) -> Metrics {
     let path = r#"
         packet = "1000B"
@@ -41,7 +41,8 @@ fn a_paced_window_fits_a_buffer_that_a_burst_overflows() {
 fn a_paced_sender_uses_its_window() {
     for tcp in ["reno", "linux-reno"] {
         let paced = large_initial_window(&format!("tcp = \"{tcp}\"\npacing = true"));
-        // 60 packets of 1000 bytes in 100 ms, but for the start and the time to go through.
+        // The flow sends 60 packets of 1000 bytes in 100 ms, except for the start and the time to
+        // cross the network.
         assert!(
             (4.0e6..4.8e6).contains(&paced.goodput_bps),
             "{tcp}: {paced:?}"
@@ -49,7 +50,7 @@ fn a_paced_sender_uses_its_window() {
     }
 }
 
-/// Two connections that a step at 20 packets marks.
+/// Runs two connections whose packets are marked above a step of 20 packets.
 fn step(keys: &str) -> Metrics {
     let path = r#"
         packet = "1500B"
@@ -101,7 +102,7 @@ fn counts_of_marks_are_answered_once_a_round_trip() {
     }
 }
 
-/// A BBR connection alone in front of a large buffer, after its start.
+/// Runs a single BBR connection with a large buffer and measures it after its start.
 fn alone(tcp: &str, mbit: u32, rtt_ms: u32) -> Metrics {
     let path = r#"
         packet = "1500B"
@@ -126,7 +127,7 @@ fn one_bbr_connection_fills_the_link_with_two_products_in_flight_at_most() {
         let run = alone("bbr", mbit, rtt_ms);
         assert!(run.utilisation > 0.95, "{mbit} {rtt_ms}: {run:?}");
         assert_eq!(run.drop_rate, 0.0);
-        // In flight is what the path holds, one product, and the queue.
+        // The packets in flight are one bandwidth-delay product and the queue.
         assert!(
             run.delay_p99_s
                 < 1.05e-3 * f64::from(rtt_ms) + 5.0 * 12_000.0 / (1e6 * f64::from(mbit)),
@@ -148,12 +149,12 @@ fn ledbat_keeps_below_its_target_and_gives_way() {
         let more = flow("foreground", "linux-cubic") + &flow("background", tcp) + DROPTAIL;
         simulate([20, 60], "10Mbit/s", "150p", &more)
     };
-    // Two equal flows have an index near 1; with one that takes a tenth it is below 0.62.
+    // Two equal flows have an index near 1; if one of them gets a tenth, it is below 0.62.
     assert!(beside("linux-cubic").jain > 0.8);
     assert!(beside("ledbat++").jain < 0.62, "{:?}", beside("ledbat++"));
 }
 
-/// Two connections of this sender behind a step at 8 packets.
+/// Runs two connections of this sender whose packets are marked above a step of 8 packets.
 #[test]
 fn prague_holds_a_step_with_a_short_queue() {
     let run = step("tcp = \"prague\"\necn = \"l4s\"");

@@ -1,4 +1,4 @@
-//! A session that is taken further step by step comes to the trace of a run in one go.
+//! A session that runs step by step yields the same trace as a run without steps.
 
 mod common;
 
@@ -9,7 +9,7 @@ use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Session, Watch};
 use forebay_units::{Span, Time};
 
-/// One bottleneck that PI holds, with `more` tables and traffic.
+/// Returns a scenario with one bottleneck under PI, and with the tables and traffic in `more`.
 fn scenario(more: &str) -> String {
     let law = "[[law]]\nkind = \"pi\"\ntarget = \"40p\"\n";
     let more = format!("delay = \"5ms\"\n{more}{law}");
@@ -53,7 +53,7 @@ fn steps_come_to_the_same_trace() {
         let scenario = Arc::new(point.scenario.clone());
         let aqm = point.laws[0].aqm();
         let whole = run(&scenario, &aqm, 3, &Watch::default()).unwrap().unwrap();
-        // With the samples, and at times that fall between any two events.
+        // The steps end at the samples, or at times between events.
         for step in [Span::from_millis(20), Span::from_nanos(13_370_001)] {
             let mut session = Session::new(&scenario, &aqm, 3).unwrap();
             let end = Time::ZERO + scenario.duration;

@@ -1,4 +1,4 @@
-//! Acts of applications on their connections.
+//! The acts of applications on their connections.
 
 use forebay_trace::Transfer;
 use forebay_units::Time;
@@ -10,12 +10,14 @@ use crate::packet::{Flags, Packet};
 use crate::traffic::Action;
 
 impl Hosts {
+    /// Sets an alarm for the next act of the flow's application, if there is one.
     pub fn schedule_act(&mut self, flow: FlowId) {
         if let Some(act) = self.network.flows[flow.index()].next_act {
             self.set_alarm(act.at, Alarm::Act(flow));
         }
     }
 
+    /// Performs the act that is due at `now` and schedules the next one.
     pub fn act(&mut self, now: Time, flow: FlowId) {
         let at = &self.network.flows[flow.index()];
         // A change may have replaced the act that this event was for.
@@ -33,6 +35,7 @@ impl Hosts {
         self.schedule_act(flow);
     }
 
+    /// Performs an action of the flow's application.
     pub fn perform(&mut self, now: Time, flow: FlowId, action: Action) {
         match action {
             Action::Open => self.open(now, flow),
@@ -47,6 +50,7 @@ impl Hosts {
         }
     }
 
+    /// Replaces a connection by a new one with this clock phase, at the sender and the receiver.
     pub fn reset_connection(&mut self, number: FlowId, phase: f64) {
         let (class, index) = self.network.class_of(number);
         if let Some(TcpTraffic { config, senders }) = &mut class.tcp {
@@ -55,10 +59,12 @@ impl Hosts {
         }
     }
 
+    /// Gives the flow's sender endless data.
     fn open(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| senders.open(index, step));
     }
 
+    /// Ends the data of the flow's sender. Packets already sent are still delivered.
     pub fn close(&mut self, flow: FlowId) {
         let (class, index) = self.network.class_of(flow);
         if let Some(tcp) = &mut class.tcp {
@@ -66,8 +72,11 @@ impl Hosts {
         }
     }
 
+    /// Starts a transfer of this many packets on a free connection. The request is lost if there is
+    /// none.
     pub fn begin_transfer(&mut self, now: Time, flow: FlowId, packets: u32) {
-        // Drawn also for a request that is lost, so that the others' draws stay as they are.
+        // The phase is drawn for a lost request, too, so that the draws of later requests do not
+        // depend on the loss.
         let class = self.network.routes[flow.index()].class as usize;
         let phase = self.network.classes[class].phases.uniform();
         let Some(number) = self
@@ -82,7 +91,8 @@ impl Hosts {
         });
     }
 
-    /// All that a connection was offered is acknowledged: its flow may have waited for that.
+    /// Ends a transfer whose last packet was acknowledged, and schedules the act for which the flow
+    /// waited, if any.
     #[cold]
     pub fn end_transfer(&mut self, now: Time, number: FlowId) {
         let Some((flow, begun)) = self.network.release_connection(number) else {
@@ -108,12 +118,14 @@ impl Hosts {
         }
     }
 
+    /// Sets an alarm for the next arrival of flows of a traffic.
     pub fn schedule_arrival(&mut self, class: u32, at: Option<Time>) {
         if let Some(at) = at {
             self.set_alarm(at, Alarm::Arrival(class));
         }
     }
 
+    /// Starts a flow of the traffic if one arrives at `now`, and schedules the next arrival.
     pub fn arrive(&mut self, now: Time, class: u32) {
         let arrival = self.network.classes[class as usize].application.arrive(now);
         if let Some((flow, act)) = arrival.begins {
@@ -124,13 +136,14 @@ impl Hosts {
         self.schedule_arrival(class, arrival.next);
     }
 
+    /// Sets an alarm for the next recorded packets of a traffic.
     pub fn schedule_coming(&mut self, class: u32, at: Option<Time>) {
         if let Some(at) = at {
             self.set_alarm(at, Alarm::Coming(class));
         }
     }
 
-    /// The next packets that come by themselves enter the network at their times.
+    /// Schedules the arrivals of a traffic's next recorded packets at their first station.
     pub fn take_coming(&mut self, class: u32) {
         let Hosts {
             network,
@@ -169,13 +182,13 @@ impl Hosts {
         self.schedule_coming(class, next);
     }
 
-    /// One packet of a source without congestion control.
+    /// Sends one packet of a source without congestion control.
     pub fn send_plain(&mut self, now: Time, flow: FlowId) {
         let at = self.network.routes[flow.index()];
         let class = &mut self.network.classes[at.class as usize];
         let packet = Packet {
             flow,
-            // Sinks of calls alone look at it.
+            // Only the sinks of calls read the number.
             seq: match &mut class.calls {
                 Some(calls) => calls.sent(flow.offset_from(class.first), now),
                 None => 0,

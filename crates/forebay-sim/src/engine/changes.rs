@@ -1,4 +1,4 @@
-//! Changes of a scenario while it runs.
+//! Changes that a scenario makes during its run.
 
 use forebay_scenario::{LinkSetting, Setting};
 use forebay_units::Time;
@@ -9,11 +9,13 @@ use crate::ids::FlowId;
 use crate::traffic::{Act, Action};
 
 impl<T: Topology> PacketEngine<T> {
+    /// Returns the time of the next change.
     pub(super) fn next_change(&self) -> Time {
         let next = self.scenario.changes.get(self.changed);
         next.map_or(Time::NEVER, |change| change.at)
     }
 
+    /// Makes the next change, which is due at `now`.
     pub(super) fn apply_change(&mut self, now: Time) {
         let Some(change) = self.scenario.changes.get(self.changed).cloned() else {
             return;
@@ -21,7 +23,8 @@ impl<T: Topology> PacketEngine<T> {
         self.changed += 1;
         match change.what {
             Setting::Link { link, what } => {
-                // What packets meet on the link and on its line back has been announced.
+                // The link and its line back know their changes already. Here the values at the
+                // present time follow.
                 let (port, line_back) = self.links.link_mut(link);
                 match what {
                     LinkSetting::Rate(rate) => port.set_rate(now, rate),
@@ -40,14 +43,14 @@ impl<T: Topology> PacketEngine<T> {
 }
 
 impl Hosts {
-    /// Whether a flow's application offers endless data.
+    /// True if the flow's application has endless data.
     fn endless(&mut self, flow: FlowId) -> bool {
         let (class, index) = self.network.class_of(flow);
         let tcp = class.tcp.as_mut();
         tcp.is_some_and(|tcp| tcp.senders.endless(index))
     }
 
-    /// Makes the first `active` flows of a traffic run, and the others stop.
+    /// Runs the first `active` flows of a traffic and stops the other ones.
     pub fn set_active(&mut self, now: Time, traffic: usize, active: u32) {
         let class = &mut self.network.classes[traffic];
         class.application.set_active(active);
@@ -59,10 +62,10 @@ impl Hosts {
                 std::mem::replace(&mut self.network.flows[flow.index()].stopped, !wanted);
             let running = self.network.flows[flow.index()].next_act.is_some()
                 || self.endless(flow)
-                // A session may be waiting for the end of a transfer.
+                // The application may be waiting for the end of a transfer.
                 || transfers && !was_stopped;
             if running && !wanted {
-                // A transfer has its end already.
+                // A transfer ends by itself.
                 if !transfers {
                     self.close(flow);
                 }
@@ -74,7 +77,7 @@ impl Hosts {
                     .application
                     .first(flow.offset_from(first), now, stop)
                     .map(|act| Act {
-                        // The flow may have run before: it comes back with a new connection.
+                        // The flow may have run before, so that it needs a new connection.
                         action: match act.action {
                             Action::Open => Action::Fresh,
                             other => other,

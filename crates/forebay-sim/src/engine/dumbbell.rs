@@ -1,6 +1,6 @@
-//! A network with one bottleneck: most scenarios, and the way of a packet that has to be short. A
-//! packet goes from its access link to the queue, over the link and through its receiver; the ACK
-//! crosses a line back, where flows meet, to its sender.
+//! A network with one bottleneck. Most scenarios have one, so that its code path is short: a packet
+//! goes from its access link to the queue, over the link and through its receiver, and the ACK
+//! crosses the shared line back to its sender.
 
 use forebay_scenario::{LinkSetting, Scenario, Setting};
 use forebay_units::{Span, Time};
@@ -16,25 +16,28 @@ use crate::port::{PacketOnLink, Port};
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
 
-/// The bottleneck and the way back.
+/// The bottleneck, its line back and the ACKs on the way.
 pub struct Dumbbell {
     port: Port,
     back: WayBack,
     line_back: LineBack,
-    /// ACKs that have crossed it, where they overtake each other behind it.
+    /// ACKs that have crossed the line back, if they may overtake each other on their access links.
     acks: EventQueue<Packet>,
 }
 
-/// ACKs between their receiver's access link and the line back.
+/// ACKs on their way from a receiver's access link to the line back.
 struct WayBack {
+    /// The ACKs, by their arrival at the line back.
     returning: EventQueue<Packet>,
-    /// Time from the line back to any sender, where no ACK overtakes another behind it.
+    /// The time from the line back to every sender, if no ACK overtakes another one behind the
+    /// line.
     in_order: Option<Span>,
-    /// How long after an ACK's arrival at the line back nothing at a host can come of it.
+    /// Lookahead: an ACK that arrives at the line back cannot affect any host sooner than this.
     lookahead: Span,
 }
 
 impl WayBack {
+    /// Schedules the arrival of an ACK at the line back.
     #[inline(always)]
     fn enter(&mut self, agenda: &mut Agenda, ack: Returning) {
         let Returning { at, class, ack } = ack;
@@ -44,6 +47,7 @@ impl WayBack {
         }
     }
 
+    /// Returns the time at which the line back must catch up with the clock.
     #[inline(always)]
     fn next_deadline(&self) -> Time {
         if self.in_order.is_some() {
@@ -95,11 +99,14 @@ impl Topology for Dumbbell {
         vec![self.port]
     }
 
-    /// What happens to a packet at the link reaches a host after the link's delay and that of an
-    /// access link, and an ACK that enters the line back its sender likewise. So links and line
-    /// may fall behind the clock by as much, and what happens there is done by many at a time,
-    /// with no search for what comes next. Senders tell the links of nothing that has passed, and
-    /// receivers' clocks, samples and changes have them brought up to the clock.
+    /// Sets the lookahead of the link and of the line back.
+    ///
+    /// A packet at the link affects a host only after the delays of the link and of an access link,
+    /// and an ACK that enters the line back affects its sender only after similar delays. The link
+    /// and the line may therefore lag behind the clock by as much, and many of their events are
+    /// processed together, without a search for the next event in between. Senders never schedule
+    /// an arrival in the links' past. Before alarms of receivers, samples and changes, the links
+    /// catch up with the clock.
     fn set_lookahead(&mut self, hosts: &mut Hosts) {
         let access = hosts.network.least_access_delay();
         hosts.lookahead = self.port.delay + access;
@@ -108,15 +115,17 @@ impl Topology for Dumbbell {
         hosts.agenda.line_back = self.back.next_deadline();
     }
 
-    /// Packets leave the queue for nobody who sends within the lookahead, so that those that reach
-    /// it are taken in runs, with what the link sends between them.
+    /// Processes arrivals at the bottleneck and the transmissions between them.
+    ///
+    /// No packet that leaves the queue makes a host send within the lookahead, so that arrivals are
+    /// taken in runs.
     #[inline]
     fn advance(&mut self, hosts: &mut Hosts, links_before: Time, arrivals_before: Time) {
         debug_assert!(arrivals_before <= links_before);
         let Dumbbell { port, back, .. } = self;
         let (mut far_end, arrivals) = hosts.split();
         arrivals.take_before(arrivals_before, |now, packet, coming| {
-            // A packet that leaves as another comes goes first.
+            // A departure comes before an arrival of the same time.
             while port.due() <= now {
                 send_next(port, back, &mut far_end);
             }
@@ -170,13 +179,15 @@ impl Topology for Dumbbell {
 }
 
 impl Dumbbell {
+    /// Returns the time at which the link must catch up with the clock.
     #[inline(always)]
     fn next_link_deadline(&self, hosts: &Hosts) -> Time {
         let next = self.port.due().min(hosts.arrivals.next_time());
         next + hosts.lookahead
     }
 
-    /// Lets ACKs cross the line back, each as `pass` has it.
+    /// Moves ACKs that reached the line back before `before` across it. `pass` returns the time at
+    /// which an ACK comes out.
     #[inline(always)]
     fn cross_back_by(
         &mut self,
@@ -205,15 +216,15 @@ impl Dumbbell {
         hosts.agenda.line_back = self.back.next_deadline();
     }
 
-    /// Takes ACKs that cross the line back as they are taken: each is at its sender this long after
-    /// it has left the line.
+    /// Delivers ACKs to their senders and computes their crossing of the line back on the way: each
+    /// reaches its sender `access` after it has left the line.
     #[inline(always)]
     fn take_acks_in_order(&mut self, access: Span, hosts: &mut Hosts, most: u32) -> u32 {
         let Dumbbell {
             line_back, back, ..
         } = self;
         let mut taken = 0;
-        // From an ACK's arrival at the line, where it finds it free.
+        // The time from an ACK's arrival at the line, if the line is free, to its sender.
         let across = line_back.wire.ack + line_back.wire.delay + access;
         let reaching_before = |line_back: &LineBack, before: Time| {
             let before = before - across;
@@ -236,7 +247,7 @@ impl Dumbbell {
     }
 }
 
-/// The link takes the next packet, if its queue lets one go.
+/// Starts the next transmission on the link, if its queue releases a packet.
 #[inline(always)]
 fn send_next(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd) {
     let Some(sent) = port.send_next(port.due()) else {
@@ -245,7 +256,7 @@ fn send_next(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd) {
     deliver(back, far_end, sent);
 }
 
-/// The link was free and takes the packet that has just come, if its queue lets one go.
+/// Starts a transmission on a link that was free when a packet arrived, if its queue releases one.
 #[inline(never)]
 fn send_at_once(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd, now: Time) {
     if let Some(sent) = port.send_next(now) {
@@ -253,6 +264,7 @@ fn send_at_once(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd, now: 
     }
 }
 
+/// Delivers a packet to its receiver and schedules the receiver's ACKs.
 #[inline(always)]
 fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: PacketOnLink) {
     if let Some(ack) = far_end.deliver(sent, |agenda, waited| back.enter(agenda, waited)) {
@@ -260,10 +272,12 @@ fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: PacketOnLink) {
     }
 }
 
-/// Time from the line back to any sender, if ACKs get there in the order in which they reach the
-/// line: all access links are alike, none holds an ACK up since it is no slower than the line, and
-/// the line stays as it is. Then crossing is arithmetic too, done when an ACK is taken, and not an
-/// event.
+/// Returns the time from the line back to every sender, if ACKs reach senders in the order in which
+/// they reach the line.
+///
+/// That holds if all access links are alike, if none of them delays an ACK behind another one
+/// because it is no slower than the line, and if the line does not change during the run. The
+/// crossing of the line is then computed when an ACK is delivered, without an event.
 fn in_order(scenario: &Scenario, network: &NetworkState, line_back: &LineBack) -> Option<Span> {
     let moves = |what: &Setting| {
         use LinkSetting::{Delay, Rate};

@@ -1,4 +1,4 @@
-//! A simulation that goes on from one outcome of the caller's packets to the next.
+//! Packets of the caller: sending them, and running from one outcome to the next.
 
 use forebay_aqm::TrafficClass;
 use forebay_units::Time;
@@ -11,7 +11,8 @@ use crate::packet::{Flags, Packet, NO_TRAFFIC};
 use crate::Watch;
 
 impl Hosts {
-    /// A packet of the caller goes onto its access link, no earlier than all that has happened.
+    /// Puts a packet of the caller onto its access link at `now`, which is not before any processed
+    /// event.
     fn send_external(&mut self, now: Time, sent: &Outgoing) {
         let flow = self.external.flows[sent.flow as usize];
         let route = self.network.routes[flow.index()];
@@ -38,7 +39,7 @@ impl Hosts {
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
         let (at, line) = match from_sink {
-            // The last prompt line is for what goes back.
+            // The last prompt line of a kind is for packets towards the source.
             true => {
                 let at = pair.wire.pass(&mut pair.ack_up, now, sent.bytes);
                 (at, prompt + self.prompt_lines - 1)
@@ -55,17 +56,17 @@ impl Hosts {
 }
 
 impl<T: Topology> PacketEngine<T> {
-    /// How many flows the caller has.
+    /// Returns the number of flows whose packets the caller sends.
     pub fn external_flows(&self) -> u32 {
         count(self.hosts.external.flows.len())
     }
 
-    /// The caller sends a packet, at a time that is not before the last outcome.
+    /// Sends a packet of the caller at `now`, which is not before the last outcome.
     pub fn send_external(&mut self, now: Time, packet: &Outgoing) {
         self.hosts.send_external(now, packet);
     }
 
-    /// Runs on to the next outcome; `None` where there is none up to `until`, or the end.
+    /// Runs to the next outcome and returns it; `None` if there is none up to `until` or the end.
     pub fn next_outcome(&mut self, until: Time) -> Option<PacketOutcome> {
         debug_assert!(!T::LOOKS_AHEAD, "links must not be ahead of the caller");
         let until = until.min(self.end);
@@ -76,7 +77,7 @@ impl<T: Topology> PacketEngine<T> {
             if told <= next.min(until) {
                 return self.hosts.external.pop();
             }
-            // All of one time, and nothing of a later one.
+            // Process all events of the next time, and none of a later time.
             let to = next.min(until);
             self.run_until(to, &Watch::default());
             self.collect_lost();
@@ -86,14 +87,14 @@ impl<T: Topology> PacketEngine<T> {
         }
     }
 
-    /// Keeps a log of what happens to packets of the caller at queues from now on.
+    /// Starts to log the actions of queues on packets of the caller.
     pub fn log_queues(&mut self) {
         for port in self.links.ports_mut() {
             port.bottleneck.record.sink.log.get_or_insert_default();
         }
     }
 
-    /// Takes what has been logged since the last call, in order of time.
+    /// Returns the entries logged since the last call, in order of time.
     pub fn take_queue_log(&mut self) -> Vec<QueueEvent> {
         let mut events = Vec::new();
         let PacketEngine { links, hosts, .. } = self;
@@ -102,11 +103,12 @@ impl<T: Topology> PacketEngine<T> {
             let logged = log.flat_map(|log| log.drain(..));
             events.extend(logged.map(|entry| hosts.external.event(link, &entry)));
         }
-        // Entries of one queue are in order already, and stay so.
+        // The sort is stable, so that entries of one queue keep their order.
         events.sort_by_key(|event| event.at);
         events
     }
 
+    /// Moves the packets of the caller that queues dropped to the pending outcomes.
     fn collect_lost(&mut self) {
         for port in self.links.ports_mut() {
             let lost = &mut port.bottleneck.record.sink.external;

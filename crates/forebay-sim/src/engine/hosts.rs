@@ -1,5 +1,5 @@
-//! The ends of the network: senders, receivers and their timers, and the access links that lead to
-//! the links where flows meet.
+//! The hosts of the network: senders, receivers and their timers, and the access links that lead to
+//! the stations.
 
 use forebay_aqm::TrafficClass;
 use forebay_scenario::{Scenario, TrafficKind};
@@ -18,13 +18,13 @@ use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
 use crate::tcp::{Ack, Receiver, Reply, SenderStep, Senders, StepOutcome, TcpSegment};
 
-/// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
-/// small.
+/// A timer of a flow or of a traffic. With many flows there are more alarms than packets, so that
+/// alarms have their own calendar and are small.
 #[derive(Clone, Copy, Debug)]
 pub enum Alarm {
     /// The retransmission timer may be due.
     Retransmit(FlowId),
-    /// Pacing lets a flow's next packets go.
+    /// Pacing allows the flow's next packets.
     Pace(FlowId),
     /// A delayed ACK may be due.
     DelayedAck(FlowId),
@@ -32,43 +32,50 @@ pub enum Alarm {
     Act(FlowId),
     /// Flows of this traffic may arrive.
     Arrival(u32),
-    /// Packets of this traffic come by themselves.
+    /// Recorded packets of this traffic are due.
     Coming(u32),
 }
 
 /// An ACK that has crossed its receiver's access link.
 pub struct Returning {
-    /// When it reaches the first station of its way back.
+    /// The time at which the ACK reaches the first station of its way back.
     pub at: Time,
-    /// Kind of the access link.
+    /// The kind of the access link.
     pub class: usize,
+    /// The ACK.
     pub ack: Packet,
 }
 
-/// All that happens outside of the links where flows meet.
+/// The state outside of the shared links: hosts, access links, timers and packets on their way to a
+/// station.
 pub struct Hosts {
+    /// The hosts, routes and flows.
     pub network: NetworkState,
     /// Packets on their way to the next station.
     pub arrivals: EventQueue<Packet>,
-    /// Late delay lines there: first that of each kind of access link, then those of packets that
-    /// come from a station.
+    /// Number of late delay lines in `arrivals`: first one for each kind of access link, then those
+    /// of packets that come from a station.
     pub late_lines: usize,
-    /// Prompt ones of each kind of access link, behind the late ones; the first is for data.
+    /// Number of prompt delay lines of each kind of access link, which follow the late lines; the
+    /// first of a kind is for data.
     pub prompt_lines: usize,
-    /// How long after a packet's arrival at a station nothing at a host can come of it.
+    /// Lookahead: an arrival at a station cannot affect any host sooner than this.
     pub lookahead: Span,
-    /// A bucket holds many of them.
+    /// The alarms. A bucket holds many of them, hence the blocks of 16.
     pub alarms: Calendar<Alarm, 16>,
+    /// The next time of each kind of event other than an arrival.
     pub agenda: Agenda,
+    /// The options of ACKs under way.
     pub blocks: BlockStore,
-    /// Times between which what happens is measured.
+    /// Start and end of the window of measurement.
     pub window: (Time, Time),
-    /// What a step sends; empty between steps.
+    /// Segments that a step of a sender sends; empty between steps.
     pub segments: Vec<TcpSegment>,
+    /// The outcomes of the caller's packets.
     pub external: PendingOutcomes,
 }
 
-/// What packets meet behind their last link, apart from those on their way there.
+/// The parts of [`Hosts`] that a packet meets behind its last link: all but the queue of arrivals.
 pub struct FarEnd<'a> {
     network: &'a mut NetworkState,
     alarms: &'a mut Calendar<Alarm, 16>,
@@ -79,16 +86,18 @@ pub struct FarEnd<'a> {
 }
 
 impl FarEnd<'_> {
-    /// Fetches what a packet will find.
+    /// Prefetches the state that the delivery of a packet needs.
     #[inline(always)]
     pub fn prefetch(&self, packet: &Packet) {
         prefetch(self.network.pair_of(packet));
         prefetch(&self.network.receivers[packet.flow.index()]);
     }
 
-    /// A packet reaches its sink by the access link: a FIFO all the way from its last link, so the
-    /// receiver can be run now, at the time when the packet gets there. Returns the ACK that it
-    /// sends; `enter` takes one that waited and goes out before it.
+    /// Delivers a packet that left its last link to its sink, over the access link.
+    ///
+    /// The way from the last link to the sink is FIFO, so that the receiver is run now, with the
+    /// time at which the packet gets there. Returns the ACK that the receiver sends. A delayed ACK
+    /// that leaves before it is passed to `enter`.
     #[inline(always)]
     pub fn deliver(
         &mut self,
@@ -109,7 +118,7 @@ impl FarEnd<'_> {
         let receiver = &mut receivers[packet.flow.index()];
 
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
-        // A delayed ACK that falls due before this packet goes out first.
+        // A delayed ACK that is due before this packet arrives is sent first.
         if receiver.ack_due < now {
             let due = receiver.take_due();
             let ack = send_ack(due, packet.flow, receiver, class, pair, self.blocks);
@@ -164,7 +173,8 @@ impl FarEnd<'_> {
 }
 
 impl Hosts {
-    /// Where packets go that leave their last link, and those that are on their way to a station.
+    /// Splits the hosts into the far end, which takes packets behind their last link, and the queue
+    /// of arrivals at stations.
     #[inline(always)]
     pub fn split(&mut self) -> (FarEnd<'_>, &mut EventQueue<Packet>) {
         let far_end = FarEnd {
@@ -191,14 +201,14 @@ impl Hosts {
         }
     }
 
-    /// Every alarm goes through here, so that the agenda knows the first.
+    /// Sets an alarm and notes its time in the agenda.
     #[inline(never)]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         self.alarms.push(at, alarm);
         self.agenda.alarm_by(at);
     }
 
-    /// The ACK that has waited up to now, if there is one.
+    /// Returns the delayed ACK that is due at `now`, if there is one.
     pub fn delayed_ack(&mut self, now: Time, flow: FlowId) -> Option<Returning> {
         let network = &mut self.network;
         let route = network.routes[flow.index()];
@@ -211,7 +221,7 @@ impl Hosts {
         })
     }
 
-    /// An ACK reaches its sender; what is known of one that comes later is fetched.
+    /// Delivers an ACK to its sender, and prefetches the state for the later ACK `coming`.
     #[inline(always)]
     pub fn take_ack(&mut self, now: Time, ack: &Packet, coming: Option<&Packet>) {
         if let Some(coming) = coming {
@@ -232,7 +242,7 @@ impl Hosts {
         });
     }
 
-    /// An ACK with SACK blocks or a count of marks.
+    /// Delivers an ACK with SACK blocks or a count of marks to its sender.
     #[inline(never)]
     fn take_ack_with_options(&mut self, now: Time, ack: &Packet) {
         let options = self.blocks.take(ack.blocks_and_host.blocks());
@@ -247,21 +257,22 @@ impl Hosts {
         });
     }
 
+    /// Lets the flow's sender check its retransmission timer.
     pub fn check_timer(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| {
             senders.on_timer(index, step)
         });
     }
 
-    /// Pacing lets a flow send again.
+    /// Lets the flow's sender send packets that pacing held back.
     pub fn pace(&mut self, now: Time, flow: FlowId) {
         self.step(now, flow, |senders, index, step| {
             senders.on_pace(index, step)
         });
     }
 
-    /// Runs a step of a flow's sender, puts its packets on the access link and its timer in the
-    /// calendar.
+    /// Runs the step `act` of a flow's sender, puts its packets onto the access link and its timers
+    /// into the calendar.
     #[inline(always)]
     pub fn step(
         &mut self,
@@ -308,7 +319,7 @@ impl Hosts {
         let usual = &class.packet;
         let mut first = Time::NEVER;
         for segment in &self.segments {
-            // The SYN is a bare header, and so is what ends the handshake.
+            // The SYN and the ACK that ends the handshake consist of a header only.
             let syn = segment.seq == 0;
             let bytes = match syn || segment.bare {
                 true => HEADER_BYTES,
@@ -326,11 +337,13 @@ impl Hosts {
                 station: pair.data_enters,
                 ..*usual
             };
-            // One whose link falls free just now has waited too, as in ns-2.
+            // A packet whose access link becomes free at this very time counts as one that waited,
+            // as in ns-2.
             let waited = pair.data_up >= now || syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
             first = first.min(at);
-            // A packet that waits for its access link would hold up the others' line.
+            // A packet that waits for its access link goes to the late line; on the prompt line it
+            // would delay other packets.
             let line = if waited { late } else { prompt };
             self.arrivals.push_on(line, at, packet);
         }
@@ -342,8 +355,8 @@ impl Hosts {
         self.agenda.links_by(first + self.lookahead);
     }
 
-    /// Packets in flight of a flow of ftp over the bottleneck that has data; NaN while there is
-    /// none.
+    /// Returns the mean number of packets in flight of the FTP flows over the bottleneck that have
+    /// data; NaN if there is no such flow.
     pub fn mean_in_flight_pkts(&mut self, scenario: &Scenario) -> f64 {
         let (mut flows, mut pkts) = (0_u32, 0_u64);
         let classes = self.network.classes.iter_mut().zip(&scenario.traffic);
@@ -365,8 +378,8 @@ impl Hosts {
     }
 }
 
-/// Hands ACKs to their senders while they come before the agenda's first time, `most` of them;
-/// there is one. Returns their number.
+/// Delivers at most `most` ACKs to their senders, while they arrive before the first time of the
+/// agenda. At least one must be due. Returns their number.
 pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) -> u32 {
     let mut taken = 0;
     acks.take_before(hosts.agenda.first, |now, ack, coming| {
@@ -380,7 +393,7 @@ pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) ->
     taken
 }
 
-/// The ACK that a receiver sends now.
+/// Returns the ACK that the receiver sends at `now`, behind its access link.
 #[inline(always)]
 fn send_ack(
     now: Time,

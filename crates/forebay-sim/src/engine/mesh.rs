@@ -1,5 +1,6 @@
-//! A network of several links. Its stations and senders take their turns in order of time alone:
-//! the order in which they send decides ties, so that nothing falls behind the clock.
+//! A network of several links. All events at stations and senders are processed in order of time,
+//! so that no link lags behind the clock: the order in which packets are sent decides between
+//! arrivals of one time.
 
 use forebay_scenario::Scenario;
 use forebay_units::Time;
@@ -14,25 +15,28 @@ use crate::port::{PacketOnLink, Port};
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
 
-/// The prompt line for ACKs of a kind of access link; the one before is for data.
+/// The index of the prompt line for ACKs within a kind of access link. Line 0 is for data.
 const ACK_LINE: usize = 1;
 
-/// Links, and lines back along those that have no link the other way.
+/// Several links, and the lines back along those without a link in the opposite direction.
 pub struct Mesh {
-    /// By link.
+    /// The ports, by link.
     ports: Vec<Port>,
-    /// The link that is free first, and when.
+    /// The link that becomes free first.
     next_link: usize,
+    /// The time at which `next_link` becomes free.
     next_free: Time,
-    /// By link: the way back where no link is, with the same rate and delay, never full.
+    /// The lines back, by link, with the rate and delay of the link unless the scenario sets a
+    /// rate; used where there is no opposite link.
     lines_back: Vec<LineBack>,
-    /// ACKs that reach their sender.
+    /// ACKs on their sender's access link.
     acks: EventQueue<Packet>,
 }
 
 impl Topology for Mesh {
     const PROMPT_LINES: usize = 2;
-    /// One for data and one for ACKs: most links of a chain have one delay.
+    /// There is one line for data and one for ACKs, because most links of a chain have the same
+    /// delay.
     const ONWARD_LINES: usize = 2;
     const LOOKS_AHEAD: bool = false;
 
@@ -95,7 +99,7 @@ impl Topology for Mesh {
         hosts.agenda.links = self.next_deadline(hosts);
     }
 
-    /// ACKs meet at stations, with data.
+    /// Does nothing: ACKs arrive at stations like data, in [`advance`](Topology::advance).
     fn cross_back(&mut self, _hosts: &mut Hosts, _before: Time) {}
 
     #[inline]
@@ -118,7 +122,8 @@ impl Topology for Mesh {
     }
 }
 
-/// An ACK goes on its way to the first station, behind these lines of data.
+/// Schedules the arrival of an ACK at the first station of its way back. Its delay line is behind
+/// the `late_lines` late lines.
 fn enter_way_back(
     late_lines: usize,
     arrivals: &mut EventQueue<Packet>,
@@ -131,11 +136,12 @@ fn enter_way_back(
 }
 
 impl Mesh {
+    /// Returns the time of the next event at a station.
     fn next_deadline(&self, hosts: &Hosts) -> Time {
         self.next_free.min(hosts.arrivals.next_time())
     }
 
-    /// A packet reaches a station.
+    /// Processes the next arrival of a packet at a station.
     fn arrive(&mut self, hosts: &mut Hosts) {
         let Hosts {
             arrivals, network, ..
@@ -161,7 +167,8 @@ impl Mesh {
         }
     }
 
-    /// A link that was free takes the packet that has just come, if its queue lets one go.
+    /// Starts the transmission on a link that was free when a packet arrived, if its queue releases
+    /// one.
     fn send_at_once(&mut self, hosts: &mut Hosts, now: Time, link: usize) {
         let sent = self.ports[link].send_next_logged(now);
         self.find_next_link();
@@ -170,14 +177,14 @@ impl Mesh {
         }
     }
 
-    /// Finds the link that is free first.
+    /// Finds the link that becomes free first.
     fn find_next_link(&mut self) {
         let due = self.ports.iter().map(Port::due).zip(0..);
-        // Of two the one with the lower number.
+        // Of two links that become free at the same time, the one with the lower number is first.
         (self.next_free, self.next_link) = due.min().unwrap_or((Time::NEVER, 0));
     }
 
-    /// A packet that left a port: data to its sink or the next link, an ACK to its source or on.
+    /// Moves a packet that left a port on to its sink, its source or the next station.
     fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: PacketOnLink) {
         let path = hosts.network.pair_of(&sent.packet).path;
         match hosts.network.after_port(path, link) {
@@ -195,7 +202,7 @@ impl Mesh {
         }
     }
 
-    /// An ACK crosses a line back, where flows meet, and its source's access link as a rule.
+    /// Moves an ACK across a line back and on to its next hop.
     fn cross_line_back(&mut self, hosts: &mut Hosts, now: Time, link: usize, ack: Packet) {
         let at = self.lines_back[link].pass(now, ack.bytes);
         let path = hosts.network.pair_of(&ack).path;
@@ -203,13 +210,14 @@ impl Mesh {
         self.forward(hosts, at, hop, ack);
     }
 
-    /// A packet that left a station reaches the next one at `at`, or its source's access link.
+    /// Moves a packet that reaches the next station, or the access link of its source, at `at`.
     fn forward(&mut self, hosts: &mut Hosts, at: Time, hop: Hop, packet: Packet) {
         let network = &mut hosts.network;
         match hop {
             Hop::Port(_) | Hop::Back(_) => {
                 let station = network.number(hop);
-                // Behind those of the access links; a number past all lines where there are none.
+                // These lines are the last of the late ones. Without delay lines the number wraps
+                // past all lines, and the packet goes to the calendar.
                 let back = usize::from(matches!(hop, Hop::Back(_)));
                 let line = hosts.late_lines.wrapping_sub(Mesh::ONWARD_LINES) + back;
                 let packet = Packet { station, ..packet };

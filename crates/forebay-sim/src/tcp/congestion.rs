@@ -1,7 +1,7 @@
-//! Congestion control: how much may be in flight, and at what pace. One algorithm a file, under any
-//! stack.
+//! Congestion control: how much may be in flight, and at what pace. Each algorithm has its own file
+//! and works with either stack.
 
-/// The window of a [`CongestionControl`], in this field.
+/// Implements the accessors of a [`CongestionControl`] whose window is in this field.
 macro_rules! window_in {
     ($field:tt: $window:ty) => {
         type Window = $window;
@@ -42,25 +42,26 @@ use forebay_units::{Rate, Span, Time};
 
 use super::connection::{Config, Connection, SenderStep};
 
-/// The least window of LEDBAT++ and Prague.
+/// The smallest window of LEDBAT++ and Prague.
 const LEAST_CWND_PKTS: f64 = 2.0;
 
-/// A sign that the network is congested.
+/// An indication that the network is congested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// Packets are lost.
+    /// Packets were lost.
     Loss,
-    /// The receiver echoes a mark.
+    /// The receiver reported a mark.
     Mark,
     /// The retransmission timer fired.
     Timeout,
 }
 
-/// Congestion, once in a window of data.
+/// A congestion event, of which there is at most one per window of data.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEvent {
+    /// The indication of congestion.
     pub indication: Indication,
-    /// The window in use, with what recovery has added to it, in packets.
+    /// The window in use, including packets that recovery has added to it.
     pub in_use_pkts: f64,
 }
 
@@ -70,14 +71,15 @@ pub struct Established {
     pub now: Time,
     /// Next packet to send.
     pub next: u32,
-    /// The initial window.
+    /// The initial congestion window.
     pub initial_pkts: u32,
-    /// The handshake's round trip; zero where it has told none.
+    /// Round-trip time of the handshake; zero if it was not measured.
     pub srtt: Span,
 }
 
 impl Established {
-    /// Of a connection whose window begins at one packet, where a lost SYN asks for that.
+    /// Describes a connection whose handshake is complete. Its window begins at one packet if
+    /// `at_one`, which a lost SYN requires.
     pub fn of(connection: &Connection, step: &SenderStep, at_one: bool, srtt: Span) -> Established {
         Established {
             now: step.now,
@@ -91,192 +93,215 @@ impl Established {
     }
 }
 
-/// An ACK, before the stack looks for losses.
+/// An ACK, before the stack detects losses.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
     pub now: Time,
-    /// First packet not acknowledged, and next to send.
+    /// The first packet that is not acknowledged.
     pub una: u32,
+    /// The next packet to send.
     pub next: u32,
-    /// Round trip of the packet sent last of those that it reports, if one tells it.
+    /// Round-trip time of the last sent packet among those that the ACK reports, if it can be
+    /// measured.
     pub rtt: Option<Span>,
-    /// Smoothed, that of this ACK included; zero before the first measurement.
+    /// Smoothed round-trip time, this ACK included; zero before the first measurement.
     pub srtt: Span,
-    /// Packets that it reports for the first time, by number or by SACK.
+    /// Packets that the ACK reports for the first time, by number or by SACK.
     pub delivered_pkts: u32,
-    /// Packets that it reports as marked for the first time, where ACKs carry counts.
+    /// Packets that the ACK reports as marked for the first time, if ACKs carry counts.
     pub ce_pkts: u32,
 }
 
 /// A delivery rate: packets delivered over an interval of about a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryRate {
+    /// Packets delivered.
     pub pkts: u32,
+    /// The interval in which they were delivered.
     pub interval: Span,
-    /// The application, and not the window, held the sender back.
+    /// True if the application, not the window, limited the sender.
     pub app_limited: bool,
-    /// What the connection had delivered when the packet was sent that tells the rate.
+    /// Packets that the connection had delivered when it sent the packet from which the rate is
+    /// measured.
     pub prior_delivered_pkts: u64,
     /// Packets in flight right after that packet was sent, itself included.
     pub in_flight_then_pkts: u32,
-    /// Packets lost between then and now.
+    /// Packets lost since then.
     pub lost_since_pkts: u32,
 }
 
-/// How loss recovery stands, as a congestion control may need to know it (the kernel's `icsk_ca_state`).
+/// The state of loss recovery (the kernel's `icsk_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum RecoveryState {
-    /// Nothing is being repaired.
+    /// No loss is being repaired.
     Open,
-    /// Lost packets are sent again.
+    /// Lost packets are being retransmitted.
     Recovery,
-    /// After a timeout.
+    /// Recovery after a timeout.
     Loss,
 }
 
-/// How fast packets are delivered, as an ACK tells it once its losses are known (the kernel's
+/// The delivery rate that an ACK yields, after losses have been detected (the kernel's
 /// `rate_sample`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSample {
     pub now: Time,
-    /// None where the ACK tells none: it reports nothing new, or an interval shorter than any
+    /// The delivery rate; `None` if the ACK reports nothing new, or an interval shorter than any
     /// round trip.
     pub rate: Option<DeliveryRate>,
-    /// Of this ACK: packets delivered, marked and lost, and a round trip.
+    /// Packets that this ACK reports as delivered.
     pub acked_pkts: u32,
+    /// Packets that this ACK reports as marked.
     pub ce_pkts: u32,
+    /// Packets detected as lost with this ACK.
     pub lost_pkts: u32,
+    /// Round-trip time that this ACK yields, if any.
     pub rtt: Option<Span>,
-    /// Of the connection so far: packets delivered, when the last was, and packets lost.
+    /// Packets that the connection has delivered so far.
     pub delivered_pkts: u64,
+    /// The time of the last delivery.
     pub delivered_at: Time,
+    /// Packets that the connection has lost so far.
     pub total_lost_pkts: u64,
-    /// Packets in flight before it, and after it.
+    /// Packets in flight before the ACK.
     pub prior_in_flight_pkts: u32,
+    /// Packets in flight after the ACK.
     pub in_flight_pkts: u32,
+    /// The state of loss recovery.
     pub recovery_state: RecoveryState,
-    /// How long pacing keeps the next packet back.
+    /// Time for which pacing holds the next packet back.
     pub pace_wait: Span,
 }
 
-/// An ACK outside recovery that lets a window grow, where the window held the sender back.
+/// An ACK outside recovery that lets the window grow, because the window limits the sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
     pub now: Time,
-    /// Packets that arrived.
+    /// Packets that the ACK reports as delivered.
     pub acked_pkts: u32,
-    /// Smoothed; zero before the first measurement.
+    /// Smoothed round-trip time; zero before the first measurement.
     pub srtt: Span,
 }
 
-/// A congestion control, with what quinn's `Controller` and Linux's `tcp_congestion_ops` give
-/// theirs. A stack calls it; it calls nobody. Sizes are in packets.
+/// A congestion control, with about the operations of quinn's `Controller` and Linux's
+/// `tcp_congestion_ops`. A stack calls it, and it calls nobody. Sizes are in packets.
 pub trait CongestionControl: Send + Sized {
+    /// The type of the window: real numbers or whole packets.
     type Window: Window;
 
-    /// It asks for delivery rates: [`Self::on_rate`].
+    /// True if it uses delivery rates, in [`Self::on_rate`].
     const RATE_SAMPLES: bool = false;
 
-    /// It sets its window in recovery too, by [`Self::on_rate`]: the stack never reduces it, and
-    /// never lets it grow (the kernel's `cong_control`).
+    /// True if it sets its window itself in [`Self::on_rate`], also in recovery: the stack neither
+    /// reduces the window nor lets it grow (the kernel's `cong_control`).
     const CONTROLS: bool = false;
 
-    /// It answers marks in [`Self::on_ack`]: the stack makes no reduction for them.
+    /// True if it responds to marks in [`Self::on_ack`], so that the stack makes no reduction for
+    /// them.
     const ANSWERS_MARKS: bool = false;
 
-    /// What its pace keeps back is no less a sign that the path holds it back than a full window is.
+    /// True if a packet that pacing holds back shows that the path limits the sender, as a full
+    /// window does.
     const PACED: bool = false;
 
-    /// All of its packets are ECN-capable, a SYN and those that are sent again, too (the kernel's
-    /// `TCP_CONG_NEEDS_ECN`); others' are not (RFC 3168 sections 6.1.1 and 6.1.5).
+    /// True if all of its packets are ECN-capable, including SYNs and retransmissions (the kernel's
+    /// `TCP_CONG_NEEDS_ECN`). Otherwise these are not (RFC 3168 sections 6.1.1 and 6.1.5).
     const MARKS_ALL: bool = false;
 
-    /// A send buffer holds so many windows (the kernel's `sndbuf_expand`).
+    /// Size of the send buffer in windows (the kernel's `sndbuf_expand`).
     const BUFFER_WINDOWS: u32 = 2;
 
-    /// Of a closed connection: one packet, the SYN.
+    /// Creates the congestion control of a closed connection, whose window is one packet, the SYN.
     fn new(config: &Config) -> Self;
 
-    /// Window and threshold, which the stack moves as well: in loss recovery, and after a
-    /// timeout.
+    /// Returns the window and the threshold, which the stack changes as well in loss recovery and
+    /// after a timeout.
     fn window(&self) -> &Self::Window;
+    /// Returns the window and the threshold, to change them.
     fn window_mut(&mut self) -> &mut Self::Window;
 
+    /// Returns the congestion window.
     #[inline]
     fn cwnd(&self) -> f64 {
         self.window().cwnd()
     }
 
+    /// Returns the congestion window in whole packets.
     #[inline]
     fn cwnd_pkts(&self) -> u32 {
         self.window().cwnd_pkts()
     }
 
+    /// Sets the congestion window.
     #[inline]
     fn set_cwnd(&mut self, pkts: f64) {
         self.window_mut().set_cwnd(pkts);
     }
 
+    /// Returns the slow-start threshold in whole packets.
     #[inline]
     fn ssthresh_pkts(&self) -> u32 {
         self.window().ssthresh_pkts()
     }
 
-    /// The handshake is done: data begins.
+    /// Takes note that the handshake is complete and data begins.
     fn on_established(&mut self, start: &Established) {
         self.set_cwnd(f64::from(start.initial_pkts));
     }
 
-    /// A number by which connections can differ, in [0, 1).
+    /// Takes a number in [0, 1) by which connections can differ.
     fn set_phase(&mut self, _phase: f64) {}
 
-    /// A packet is sent behind those in flight; `app_limited` where the application and not the
-    /// window has held the sender back.
+    /// Takes note that a packet is sent while `in_flight_pkts` are in flight. `app_limited` is true
+    /// if the application, not the window, has limited the sender.
     fn on_sent(&mut self, _now: Time, _in_flight_pkts: u32, _app_limited: bool) {}
 
-    /// An ACK has come, in recovery or not (`pkts_acked`, `in_ack_event`).
+    /// Takes an ACK, in recovery or not (`pkts_acked`, `in_ack_event`).
     fn on_ack(&mut self, _sample: &AckSample) {}
 
-    /// An ACK has told a delivery rate, in recovery or not (`cong_control`).
+    /// Takes a delivery rate, in recovery or not (`cong_control`).
     fn on_rate(&mut self, _sample: &RateSample) {}
 
-    /// The window is small on purpose: delivery rates tell nothing of the path for now.
+    /// True while the window is kept small to measure the round-trip time, so that delivery rates
+    /// do not reflect the path.
     fn probes_rtt(&self) -> bool {
         false
     }
 
-    /// Least packets of a segment (`min_tso_segs`).
+    /// Returns the smallest number of packets in a segment (`min_tso_segs`).
     fn least_segment_pkts(&self) -> u32 {
         2
     }
 
-    /// Grows, in slow start or congestion avoidance (`cong_avoid`).
+    /// Lets the window grow, in slow start or congestion avoidance (`cong_avoid`).
     fn grow(&mut self, growth: &Growth);
 
-    /// Lowers the threshold (`ssthresh`); returns the window to go on with, at once or as loss
-    /// recovery brings it there.
+    /// Lowers the threshold (`ssthresh`). Returns the new window, which takes effect at once or by
+    /// the end of loss recovery.
     fn on_congestion_event(&mut self, event: &CongestionEvent) -> f64;
 
-    /// Lost packets are repaired from now on, also where the window is being reduced for a mark
+    /// Takes note that the repair of losses begins, also if the window is being reduced for a mark
     /// already (`set_state`).
     fn on_recovery(&mut self) {}
 
-    /// The retransmission timer fired; [`Self::on_congestion_event`] came before if packets were lost
-    /// (`set_state`).
+    /// Takes note that the retransmission timer fired (`set_state`). If packets were lost,
+    /// [`Self::on_congestion_event`] was called before.
     fn on_timeout(&mut self, _now: Time, _next: u32) {}
 
-    /// The same, behind [`Self::on_timeout`], for one that asks for delivery rates: what has been delivered
-    /// and lost so far.
+    /// Takes the counts of delivered and lost packets after a timeout, if delivery rates are used;
+    /// follows [`Self::on_timeout`].
     fn on_timeout_rate(&mut self, _sample: &RateSample) {}
 
-    /// A pace of its own.
+    /// Returns the pacing rate, if the congestion control sets its own.
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
 
-    /// The pace at which packets leave: the window's own, or 2 times these packets in a round
-    /// trip in slow start and 1.2 times them afterwards (`tcp_update_pacing_rate`); no limit
-    /// before a round trip is measured.
+    /// Returns the pacing rate in bytes per second.
+    ///
+    /// It is the congestion control's own, or in slow start 2 times `pkts` per round trip and 1.2
+    /// times afterwards (`tcp_update_pacing_rate`). Before the first measurement of a round trip it
+    /// is practically unlimited.
     #[inline(always)]
     fn bytes_per_s(&self, pkts: u32, srtt: Span, payload_bytes: u16) -> f64 {
         if let Some(rate) = self.pacing_rate() {
@@ -290,8 +315,8 @@ pub trait CongestionControl: Send + Sized {
         ratio * f64::from(pkts) * f64::from(payload_bytes) / srtt_s
     }
 
-    /// The timeout came too early: back to the window and threshold before it (`undo_cwnd`).
-    /// True if the threshold rises.
+    /// Restores the window and the threshold from before a spurious timeout (`undo_cwnd`). True if
+    /// the threshold rises.
     fn undo(&mut self, cwnd: f64, ssthresh: f64) -> bool {
         let size = self.window_mut();
         size.set_cwnd(size.cwnd().max(cwnd));

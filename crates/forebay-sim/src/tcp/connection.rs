@@ -1,4 +1,5 @@
-//! What every sender has: its numbers and its timer, and what passes between it and the engine.
+//! The state that every sender has, its sequence numbers and timer, and the types that it exchanges
+//! with the engine.
 
 use forebay_aqm::Ecn;
 use forebay_units::{Span, Time};
@@ -6,32 +7,37 @@ use forebay_units::{Span, Time};
 use super::pacing::Pacer;
 use super::receiver::AckPolicy;
 
-/// What all connections of one traffic share.
+/// The settings of all connections of one traffic.
 pub struct Config {
-    /// Of a packet, without headers: what goodput counts.
+    /// Payload of a packet, without headers, which goodput counts.
     pub payload_bytes: u16,
-    /// Receiver's window, and initial slow-start threshold.
+    /// The receiver's window, which is also the initial slow-start threshold.
     pub window_pkts: u32,
+    /// The congestion window after the handshake.
     pub initial_window_pkts: u32,
+    /// The least retransmission timeout.
     pub min_rto: Span,
-    /// ECT(0) or ECT(1), where packets can be marked.
+    /// The ECN field of data: ECT(0) or ECT(1) if packets can be marked.
     pub ect: Ecn,
-    /// ACKs carry counts of marked packets (RFC 9768); else they echo marks (RFC 3168).
+    /// True if ACKs carry counts of marked packets (RFC 9768); otherwise they echo marks (RFC
+    /// 3168).
     pub counts_marks: bool,
-    /// Packets leave at a rate.
+    /// True if packets are paced.
     pub pacing: bool,
-    /// Linux's senders make segments of several packets.
+    /// True if Linux's senders build segments of several packets (GSO).
     pub gso: bool,
+    /// True if the sender uses limited transmit (RFC 3042).
     pub limited_transmit: bool,
+    /// The receiver's policy for ACKs.
     pub acks: AckPolicy,
-    /// The sender reads SACK blocks.
+    /// True if the sender reads SACK blocks.
     pub sack: bool,
-    /// A new connection keeps what ns-2's agents do not reset.
+    /// True if a new connection keeps the state that ns-2's agents do not reset.
     pub ns2_reset: bool,
 }
 
 impl Config {
-    /// Packets can be marked.
+    /// True if packets can be marked.
     #[inline]
     pub fn ecn(&self) -> bool {
         self.ect != Ecn::NotEct
@@ -41,70 +47,75 @@ impl Config {
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSegment {
-    /// The end of a write: a receiver's application has all that there is.
+    /// True for the last packet of a write of the application (PSH).
     pub push: bool,
-    /// An ACK without data; `seq` is that of the data to come.
+    /// True for an ACK without data; `seq` is then the number of the data to come.
     pub bare: bool,
+    /// Number of the packet.
     pub seq: u32,
-    /// Congestion window reduced.
+    /// True if the segment reports that the congestion window was reduced (CWR).
     pub cwr: bool,
-    /// Of its IP header.
+    /// The ECN field of the IP header.
     pub ecn: Ecn,
 }
 
-/// An ACK as the sender sees it.
+/// The fields of an ACK that a sender reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack<'a> {
-    /// Number expected next.
+    /// The number that the receiver expects next.
     pub next: u32,
-    /// Echo of an ECN mark, or new marks in the count.
+    /// True if the ACK echoes an ECN mark, or its count has new marks.
     pub ece: bool,
-    /// Marked packets that the receiver has counted; for the sender those that are new.
+    /// Number of marked packets that the receiver has counted. [`Connection::count_marks`] reduces
+    /// it to the new ones.
     pub ce_pkts: u32,
     /// SACK blocks.
     pub blocks: &'a [(u32, u32)],
 }
 
-/// What a step of a sender may use: its configuration, the time, and where packets go.
+/// The environment of a step of a sender: its settings, the time, and the list of segments to send.
 pub struct SenderStep<'a> {
+    /// The settings of the traffic.
     pub config: &'a Config,
+    /// The time of the step.
     pub now: Time,
+    /// The segments that the step sends, in order.
     pub out: &'a mut Vec<TcpSegment>,
-    /// Pacing has kept packets back.
+    /// True if pacing has held packets back.
     pub held: bool,
-    /// Packets of `out` that were sent before.
+    /// Number of retransmissions in `out`.
     pub resent_pkts: u32,
 }
 
-/// The numbers of a connection, and its timer.
+/// The sequence numbers of a connection, and its timers.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// First packet not acknowledged.
+    /// The first packet that is not acknowledged.
     pub una: u32,
-    /// Next packet to send.
+    /// The next packet to send.
     pub next: u32,
     /// One past the highest packet ever sent.
     pub max_sent: u32,
     /// The application offers packets below this number.
     pub limit: u32,
-    /// When the sender's timer is due.
+    /// The time at which the sender's timer is due.
     pub timer_due: Time,
-    /// When an event for the timer is in the calendar; it may be before `timer_due`.
+    /// The time of the timer's event in the calendar, which may be before `timer_due`.
     pub timer_event: Time,
-    /// When the next packet may leave, where they are paced.
+    /// The pacer, which says when the next packet may leave.
     pub pacer: Pacer,
-    /// Marked packets that ACKs have reported.
+    /// Number of marked packets that ACKs have reported.
     ce_seen_pkts: u32,
-    /// Of the flow's connections, one after another.
+    /// Number of this connection among the successive connections of the flow; it wraps.
     pub number: u16,
-    /// An event for the pacer is in the calendar.
+    /// True if an event for the pacer is in the calendar.
     pub pacer_event: bool,
-    /// The next new packet says that the window was reduced (CWR).
+    /// True if the next packet is to report that the window was reduced (CWR).
     pub cwr_pending: bool,
 }
 
 impl Connection {
-    /// A closed connection.
+    /// Creates a closed connection.
     pub fn new() -> Connection {
         Connection {
             una: 0,
@@ -121,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// The flow's next connection; the calendar still holds this one's events.
+    /// Returns the flow's next connection, which takes over the events of this one in the calendar.
     pub fn successor(&self) -> Connection {
         Connection {
             number: self.number.wrapping_add(1),
@@ -131,8 +142,8 @@ impl Connection {
         }
     }
 
-    /// The ACK with those marks that no ACK has reported before; one that was overtaken reports
-    /// none.
+    /// Returns the ACK with only those marks that no earlier ACK has reported. An ACK that was
+    /// overtaken reports none.
     pub fn count_marks<'a>(&mut self, ack: &Ack<'a>) -> Ack<'a> {
         let ce_pkts = ack.ce_pkts.saturating_sub(self.ce_seen_pkts);
         self.ce_seen_pkts += ce_pkts;
@@ -143,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Whether pacing keeps the next packet back.
+    /// True if pacing holds the next packet back, which the step then notes.
     #[inline]
     pub fn held(&self, step: &mut SenderStep) -> bool {
         let held = step.config.pacing && self.pacer.holds(step.now);
@@ -151,7 +162,7 @@ impl Connection {
         held
     }
 
-    /// The application offers nothing new; what was sent is still delivered.
+    /// Ends the application's data. Packets already sent are still delivered.
     pub fn close(&mut self) {
         self.limit = self.max_sent;
         if self.una == self.max_sent {

@@ -1,5 +1,5 @@
 //! The receiving end of a connection: reassembly, cumulative and selective acknowledgement, and the
-//! echo of ECN marks. When an ACK leaves is a matter of the receiver's stack, ns-2's or Linux's.
+//! echo of ECN marks. The receiver's stack, ns-2's or Linux's, decides when an ACK leaves.
 
 mod linux;
 mod ns2;
@@ -12,31 +12,35 @@ use crate::packet::{Flags, Packet};
 use linux::LinuxReceiver;
 use ns2::Ns2Receiver;
 
-/// SACK blocks in one ACK (RFC 2018 section 3 with no other option; ns-2 sends 3 too).
+/// Largest number of SACK blocks in one ACK (RFC 2018 section 3, without other options; ns-2 sends
+/// 3, too).
 pub const MAX_BLOCKS: usize = 3;
 
-/// [start, end) of packets held out of order, most recently changed first.
+/// A range [start, end) of packets that arrived out of order.
 pub type Block = (u32, u32);
 
-/// When a receiver acknowledges.
+/// The policy by which a receiver sends ACKs.
 #[derive(Clone, Copy, Debug)]
 pub struct AckPolicy {
-    /// Every second packet, or after `delay` (RFC 5681 section 4.2).
+    /// True if ACKs are delayed: one for every second packet, or after `delay` (RFC 5681 section
+    /// 4.2).
     pub delayed: bool,
-    /// The longest wait of an ACK; a receiver of Linux fits its own to the packets that come.
+    /// The longest delay of an ACK. Linux's receiver adapts its delay to the arrivals of packets.
     pub delay: Span,
-    /// Number of initial ACKs that are not delayed (Linux's quick ACKs). Without any, the receiver
-    /// is ns-2's.
+    /// Number of initial ACKs that are not delayed (Linux's quick ACKs). With 0 the receiver is
+    /// ns-2's.
     pub quick: u8,
-    /// ACKs carry the number of marked packets (RFC 9768).
+    /// True if ACKs carry the number of marked packets (RFC 9768).
     pub counts_marks: bool,
-    /// And leave at once where marks end, too (RFC 8257 section 3.2).
+    /// True if an ACK leaves at once also when marks end, not only when they begin (RFC 8257
+    /// section 3.2).
     pub echoes_changes: bool,
 }
 
-/// The decisions of a receiver's stack on when its ACKs leave.
+/// The decisions of a receiver's stack about the time of ACKs. *Signs* are the properties of a
+/// packet besides its number: flags, a mark, or being the SYN.
 trait ReceiverStack {
-    /// Takes note of a packet that comes in order.
+    /// Takes note of a packet that arrives in order.
     fn on_packet_in_order(
         _receiver: &mut Receiver,
         _now: Time,
@@ -54,21 +58,21 @@ trait ReceiverStack {
     ) {
     }
 
-    /// True if this stack has to look at a packet for more than its number and its mark.
+    /// True if this stack must read more of the packet than its number and its mark.
     fn reads_signs(_receiver: &Receiver, _packet: &Packet) -> bool {
         false
     }
 
-    /// Takes the signs on a packet of data; true if its ACK leaves at once for them.
+    /// Takes the signs of a data packet; true if they make its ACK leave at once.
     fn take_signs(_receiver: &mut Receiver, _packet: &Packet, _acks: &AckPolicy) -> bool {
         false
     }
 
-    /// Returns when an ACK is due that is held back now.
+    /// Returns the time at which an ACK that is delayed now is due.
     fn ack_due(receiver: &Receiver, now: Time, acks: &AckPolicy) -> Time;
 
-    /// Decides on the ACK of a packet that came behind a gap, or filled one and made so many
-    /// packets deliverable; `None` if it leaves now. It may wait where `patient`.
+    /// Decides on the ACK of a packet that arrived behind a gap, or filled one and made `delivered`
+    /// packets deliverable; `None` if the ACK leaves now. The ACK may wait only if `patient`.
     fn reply_at_gap(
         _receiver: &mut Receiver,
         _now: Time,
@@ -79,52 +83,53 @@ trait ReceiverStack {
     }
 }
 
-/// A mark was seen and the sender has not answered with CWR.
+/// The bit that is set while a mark was received and the sender has not answered with CWR.
 const ECHO: u8 = 1;
-/// The last packet was marked.
+/// The bit that is set if the last packet was marked.
 const LAST_CE: u8 = 2;
 
-/// A receiver's state.
+/// The state of a receiver, which is one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Receiver {
-    /// In-order bytes delivered within the window of measurement.
+    /// In-order bytes that were delivered within the window of measurement.
     pub delivered_bytes: u64,
-    /// Those delivered before and after it.
+    /// In-order bytes that were delivered before and after that window.
     pub outside_bytes: u64,
-    /// When a delayed ACK is due; [`Time::NEVER`] if none waits.
+    /// The time at which a delayed ACK is due; [`Time::NEVER`] if there is none.
     pub ack_due: Time,
-    /// Out-of-order data, most recently changed first, as SACK wants it (RFC 2018 section 4).
+    /// Out-of-order data, most recently changed block first, as SACK requires (RFC 2018 section 4).
     held: SmallVec<[Block; 2]>,
     next: u32,
     connection: u16,
-    /// What it has seen of ECN, and of gaps, as bits: the state is one cache line.
+    /// Bits about ECN marks and gaps, such as `ECHO`.
     seen: u8,
-    /// Of Linux: ACKs left that are not delayed.
+    /// Linux: remaining number of ACKs that are not delayed.
     quick: u8,
-    /// Marked packets of this connection.
+    /// Number of marked packets of this connection.
     ce_pkts: u32,
-    /// Of Linux: when the last packet came in order, in ms; it comes round in 65 s.
+    /// Linux: arrival time of the last packet in order, in ms; it wraps after 65 s.
     last_ms: u16,
-    /// Of Linux: the handshake's round trip in units of 8 ms; zero if it is not known.
+    /// Linux: round-trip time of the handshake in units of 8 ms; zero if unknown.
     rtt_8ms: u8,
-    /// Of Linux: how long an ACK waits (the kernel's `ato`); zero before the first packet of data.
+    /// Linux: delay of an ACK in ms (the kernel's `ato`); zero before the first data packet.
     wait_ms: u8,
 }
 
-/// Reply to an arrival.
+/// The reply to an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Send an ACK now.
     Now,
-    /// Wait for one more packet, or until `ack_due`.
+    /// Delay the ACK until another packet arrives, or until `ack_due`.
     Later,
-    /// It belongs to an earlier connection, has no data, or the ACK that waits will tell of it.
+    /// Send nothing: the packet belongs to an earlier connection, has no data, or a delayed ACK
+    /// will report it.
     Nothing,
 }
 
 impl Receiver {
-    /// Bytes were delivered, within the window of measurement or outside of it.
+    /// Counts bytes that were delivered within the window of measurement or outside of it.
     #[inline(always)]
     pub fn count(&mut self, bytes: u64, in_window: bool) {
         if in_window {
@@ -134,6 +139,7 @@ impl Receiver {
         }
     }
 
+    /// Creates a receiver that expects the SYN of connection 0.
     pub fn new() -> Receiver {
         Receiver {
             delivered_bytes: 0,
@@ -151,7 +157,7 @@ impl Receiver {
         }
     }
 
-    /// Forgets everything for a new connection, but not what was delivered.
+    /// Prepares the receiver for a new connection. The counts of delivered bytes stay.
     pub fn reset(&mut self, connection: u16) {
         self.held.clear();
         self.next = 0;
@@ -163,31 +169,33 @@ impl Receiver {
         self.wait_ms = 0;
     }
 
+    /// Returns the number of the connection.
     pub fn connection(&self) -> u16 {
         self.connection
     }
 
-    /// Number of the packet expected next.
+    /// Returns the number of the packet expected next.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Out-of-order data, for SACK.
+    /// Returns the SACK blocks of the next ACK.
     pub fn blocks(&self) -> &[Block] {
         &self.held[..self.held.len().min(MAX_BLOCKS)]
     }
 
-    /// Marked packets of this connection, for an ACK that carries their number. All packets of
-    /// a connection are of one size, so the number of bytes follows.
+    /// Returns the number of marked packets of this connection, for an ACK that carries it. All
+    /// packets of a connection have the same size, so that the number of marked bytes follows.
     pub fn ce_pkts(&self) -> u32 {
         self.ce_pkts
     }
 
-    /// ECE for the next ACK.
+    /// True if the next ACK carries ECE.
     pub fn echo(&self) -> bool {
         self.seen & ECHO != 0
     }
 
+    /// Sets or clears a bit of `seen`.
     fn set_seen(&mut self, bit: u8, is: bool) {
         match is {
             true => self.seen |= bit,
@@ -195,9 +203,11 @@ impl Receiver {
         }
     }
 
-    /// Whether an ACK that waits leaves before this packet is taken: it tells of packets that were
-    /// marked, or were not, and the next one of the others (RFC 8257 section 3.2), or of blocks among
-    /// which there is no place for it (`tcp_sack_new_ofo_skb`).
+    /// True if a delayed ACK must leave before this packet is taken.
+    ///
+    /// That is so if the ACK covers packets with a mark and this packet has none, or the reverse
+    /// (RFC 8257 section 3.2), or if this packet would push out a SACK block that the ACK has to
+    /// report (`tcp_sack_new_ofo_skb`).
     #[inline]
     pub fn ends_run(&self, packet: &Packet, acks: &AckPolicy) -> bool {
         if self.ack_due == Time::NEVER || packet.connection != self.connection {
@@ -208,7 +218,7 @@ impl Receiver {
         changes || self.is_pushed_out_by(packet.seq)
     }
 
-    /// Takes a data packet at `now`; returns the reply and how many packets of data became
+    /// Takes a data packet at `now`. Returns the reply and the number of data packets that became
     /// deliverable.
     #[inline(always)]
     pub fn receive(&mut self, now: Time, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
@@ -218,6 +228,7 @@ impl Receiver {
         }
     }
 
+    /// Takes a data packet as the stack `S` does, like [`receive`](Receiver::receive).
     #[inline(always)]
     fn receive_as<S: ReceiverStack>(
         &mut self,
@@ -237,7 +248,7 @@ impl Receiver {
         self.take::<S>(now, packet.seq, true, acks)
     }
 
-    /// Puts a packet of the connection to the others; its ACK may wait where `patient`.
+    /// Adds a packet to the received data and decides on its ACK, which may wait only if `patient`.
     #[inline(always)]
     fn take<S: ReceiverStack>(
         &mut self,
@@ -273,7 +284,7 @@ impl Receiver {
         (Reply::Now, delivered)
     }
 
-    /// True if a packet says more than its number, or the one before it did.
+    /// True if the packet has signs besides its number, or the one before it was marked.
     #[inline(always)]
     fn has_signs(&self, packet: &Packet) -> bool {
         packet.flags != Flags::default()
@@ -282,7 +293,7 @@ impl Receiver {
             || packet.seq == 0
     }
 
-    /// Takes such a packet: its ACK may have to leave at once.
+    /// Takes a packet with signs, whose ACK may have to leave at once.
     #[inline(never)]
     fn receive_with_signs<S: ReceiverStack>(
         &mut self,
@@ -300,8 +311,9 @@ impl Receiver {
         let syn = packet.seq == 0;
         let ce = is_marked(packet);
         self.update_echo(ce, packet.flags);
-        // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1),
-        // and where DCTCP asks for it the first packet behind them (RFC 8257 section 3.2).
+        // The first marked packet after unmarked ones is acknowledged at once (RFC 9768 section
+        // 3.2.2.5.1), and with DCTCP's policy also the first unmarked one after marked ones (RFC
+        // 8257 section 3.2).
         let marks_change =
             acks.counts_marks && ce != (self.seen & LAST_CE != 0) && (ce || acks.echoes_changes);
         self.set_seen(LAST_CE, ce);
@@ -311,8 +323,8 @@ impl Receiver {
         (reply, delivered - u32::from(syn && delivered > 0))
     }
 
-    /// ECE is sent until the sender says CWR; a mark on that same packet counts anew
-    /// (RFC 3168 section 6.1.3).
+    /// Updates the echo of marks: ECE is sent until the sender answers with CWR, and a mark on that
+    /// same packet starts it again (RFC 3168 section 6.1.3).
     fn update_echo(&mut self, ce: bool, flags: Flags) {
         if flags.ecn_signal() {
             self.set_seen(ECHO, false);
@@ -323,7 +335,8 @@ impl Receiver {
         }
     }
 
-    /// Puts a packet to those that are held; returns how many are in order now that were not.
+    /// Adds a packet to the out-of-order data. Returns the number of packets that are in order now
+    /// and were not before.
     #[inline(never)]
     fn reassemble(&mut self, seq: u32) -> u32 {
         let before = self.next;
@@ -334,7 +347,7 @@ impl Receiver {
                 self.next = self.held.remove(i).1;
             }
         } else if seq > self.next {
-            // Behind the only block, as a rule.
+            // The usual case: the packet extends the only block.
             if let [(_, end)] = self.held.as_mut_slice() {
                 if *end == seq {
                     *end += 1;
@@ -356,7 +369,7 @@ impl Receiver {
     }
 }
 
-/// True for a packet of data with a mark; a mark on a SYN is nobody's.
+/// True for a marked data packet. A mark on a SYN is ignored.
 fn is_marked(packet: &Packet) -> bool {
     packet.traffic_class.ecn() == Ecn::Ce && packet.seq != 0
 }
@@ -415,12 +428,12 @@ mod tests {
             assert_eq!(receive(&mut r, seq), (Reply::Now, 0));
             assert_eq!(r.next(), 1);
         }
-        // Most recently changed first.
+        // The most recently changed block is first.
         assert_eq!(r.blocks(), [(7, 8), (2, 4), (5, 6)]);
         assert_eq!(receive(&mut r, 1), (Reply::Now, 3));
         assert_eq!(r.next(), 4);
         assert_eq!(receive(&mut r, 4), (Reply::Now, 2));
-        // Twice the same: acknowledged, not delivered again.
+        // A second copy is acknowledged but not delivered again.
         assert_eq!(receive(&mut r, 4), (Reply::Now, 0));
         assert_eq!(receive(&mut r, 7), (Reply::Now, 0));
         assert_eq!((r.next(), r.blocks()), (6, &[(7, 8)][..]));
@@ -443,7 +456,8 @@ mod tests {
             .map(|&seq| r.receive(Time::ZERO, &data(seq), &DELAYED).0)
             .collect();
         use Reply::{Later, Now};
-        // The SYN at once; 1 waits, 2 releases; 3 waits, the gap at 5 releases; filling it too.
+        // The SYN is acknowledged at once. The ACK of 1 waits until 2 arrives, that of 3 until 5
+        // arrives behind a gap. The packet that fills the gap is acknowledged at once.
         assert_eq!(replies, [Now, Later, Now, Later, Now, Now, Later]);
     }
 
@@ -467,7 +481,8 @@ mod tests {
             r.receive(Time::ZERO, &packet, &dctcp);
             ends
         };
-        // 1 waits as 2 comes with a mark; 3 waits behind its like; 4 has none.
+        // The ACK of 1 is waiting when 2 arrives with a mark. The ACK of 3, which is marked like 2,
+        // is waiting when 4 arrives without a mark.
         let marks = [Ecn::Ect1, Ecn::Ect1, Ecn::Ce, Ecn::Ce, Ecn::Ect1, Ecn::Ce];
         let all: Vec<bool> = (0..6).map(|i| take(i, marks[i as usize])).collect();
         assert_eq!(all, [false, false, true, false, true, false]);
@@ -476,7 +491,7 @@ mod tests {
     #[test]
     fn marks_are_echoed_until_the_sender_answers() {
         let mut r = Receiver::new();
-        // A mark on a SYN is nobody's.
+        // A mark on a SYN is ignored.
         for (seq, echo) in [(0, false), (1, true)] {
             let mut marked = data(seq);
             marked.traffic_class.set_ecn(Ecn::Ce);
@@ -516,7 +531,7 @@ mod tests {
             (Now, 0),
             (Later, 0),
             (Now, 0),
-            // The first mark at once, the second with the third.
+            // The first mark is reported at once, the second together with the third.
             (Now, 1),
             (Later, 2),
             (Now, 3),
@@ -524,7 +539,7 @@ mod tests {
             (Now, 3),
         ];
         assert_eq!(replies, want);
-        // The end of the marks too, where DCTCP asks for it.
+        // With DCTCP's policy the end of the marks is reported at once, too.
         let dctcp = replies_of(AckPolicy {
             echoes_changes: true,
             ..counting

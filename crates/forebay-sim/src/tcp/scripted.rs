@@ -1,5 +1,6 @@
-//! Every congestion control over a scripted path: one bottleneck, and losses and delay that a test
-//! decides. A test sees what a network would see, the window and the pace, and no state inside.
+//! Tests of every congestion control on a scripted path: one bottleneck, with losses and delay that
+//! the test decides. A test observes what a network would observe, the window and the pacing rate,
+//! and no internal state.
 
 use std::collections::VecDeque;
 
@@ -12,20 +13,20 @@ use super::congestion::{
 };
 use super::testing::{at, config, MS};
 
-/// Time that the link takes for a packet: 1000 packets a second.
+/// Transmission time of a packet: the link sends 1000 packets per second.
 const SERVICE: Span = MS;
 /// Round trip without a queue, and the packets that fill it.
 const RTT: Span = Span::from_millis(50);
 const BDP_PKTS: f64 = 50.0;
 const SECOND: Span = Span::from_secs(1);
-/// Bytes per second of the link.
+/// Rate of the link in bytes per second.
 const LINK_BYTES_PER_S: f64 = 1448.0 * 1000.0;
 
 /// A packet under way.
 struct Flying {
     number: u32,
     sent: Time,
-    /// When its ACK arrives.
+    /// The arrival time of its ACK.
     acked: Time,
     lost: bool,
     marked: bool,
@@ -35,20 +36,20 @@ struct Flying {
     lost_then: u64,
 }
 
-/// A sender with much to send, and its path.
+/// A sender with endless data, and its path.
 struct Path<C> {
     control: C,
     now: Time,
-    /// Added to the round trip from now on, as by another flow's queue.
+    /// Additional delay of the round trip, as from the queue of another flow.
     more_delay: Span,
     buffer_pkts: u64,
-    /// Packets that wait for longer are marked.
+    /// Packets that wait longer than this are marked.
     mark_above: Span,
     link_free: Time,
     pace: Time,
     flying: VecDeque<Flying>,
     next: u32,
-    /// ACKs below this number belong to a recovery, or to an answer to marks.
+    /// ACKs below this number belong to a recovery or to a response to marks.
     recovered: u32,
     answered: u32,
     delivered: u64,
@@ -92,19 +93,19 @@ impl<C: CongestionControl> Path<C> {
         u32::try_from(self.flying.len()).expect("a window")
     }
 
-    /// The wait of a packet that arrives now.
+    /// Returns the queuing delay of a packet that arrives now.
     fn queue(&self) -> Span {
         self.link_free - self.now
     }
 
-    /// The pace, as a share of the link's rate.
+    /// Returns the pacing rate as a fraction of the link's rate.
     fn pace(&self) -> f64 {
         let rate = self.control.pacing_rate().expect("a paced sender");
         rate.as_bps() as f64 / 8.0 / LINK_BYTES_PER_S
     }
 
-    /// Goes on until a time; `loses` says which packets are lost, `watch` sees the path after each
-    /// ACK.
+    /// Runs until a time. `loses` is true for packets to be lost, and `watch` is called with the
+    /// path after each ACK.
     fn run(
         &mut self,
         until: Time,
@@ -135,7 +136,7 @@ impl<C: CongestionControl> Path<C> {
         }
     }
 
-    /// Goes on without losses other than the buffer's.
+    /// Runs without losses other than the buffer's.
     fn go(&mut self, until: Time) {
         self.run(until, |_, _| false, |_| {});
     }
@@ -235,7 +236,7 @@ impl<C: CongestionControl> Path<C> {
         }
     }
 
-    /// The window goes at once to where a sign of congestion leads.
+    /// Sets the window at once to the result of an indication of congestion.
     fn congestion(&mut self, indication: Indication) {
         let in_use_pkts = self.control.cwnd();
         let cwnd = self.control.on_congestion_event(&CongestionEvent {
@@ -247,7 +248,8 @@ impl<C: CongestionControl> Path<C> {
         }
     }
 
-    /// Loses one packet, and goes on for two round trips; the windows before and after the answer.
+    /// Loses one packet and runs for two round trips; returns the windows before and after the
+    /// response.
     fn lose_one(&mut self) -> (f64, f64) {
         let (before, lost) = (self.control.cwnd(), self.next);
         let mut after = f64::INFINITY;
@@ -260,7 +262,7 @@ impl<C: CongestionControl> Path<C> {
         (before, after)
     }
 
-    /// Packets a second that arrive over a time.
+    /// Returns the delivery rate over a time, in packets per second.
     fn goodput(&mut self, time: Span) -> f64 {
         let before = self.delivered;
         self.go(self.now + time);
@@ -268,7 +270,7 @@ impl<C: CongestionControl> Path<C> {
     }
 }
 
-/// A phase of BBR, told from its pace.
+/// A phase of BBR, recognised by its pacing rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Startup,
@@ -279,7 +281,7 @@ enum Phase {
     ProbeRtt,
 }
 
-/// Begins of phases, with the window that they began with.
+/// The starts of phases, with the window at each start.
 #[derive(Default)]
 struct Phases {
     began: Vec<(Phase, Time, f64)>,
@@ -307,7 +309,7 @@ impl Phases {
         self.began.iter().map(|(phase, ..)| *phase).collect()
     }
 
-    /// When a phase began, each time.
+    /// Returns the times at which a phase began.
     fn times(&self, phase: Phase) -> Vec<f64> {
         let begins = self.began.iter().filter(|(name, ..)| *name == phase);
         begins.map(|(_, time, _)| time.as_secs_f64()).collect()
@@ -320,7 +322,7 @@ fn phases<C: CongestionControl>(path: &mut Path<C>, until: Time) -> Phases {
     phases
 }
 
-/// A path whose BBR 3 cruises for the first time.
+/// Returns a path whose BBR 3 is cruising for the first time.
 fn cruising() -> Path<Bbr3> {
     let mut path = Path::new();
     path.go(at(SECOND));
@@ -347,7 +349,8 @@ fn bbr3_fills_the_pipe_drains_the_queue_and_cruises() {
     let names = phases.names();
     assert_eq!(names[..2], [Startup, Drain], "{names:?}");
     assert_eq!(names.last(), Some(&Cruise));
-    // Startup's window is two products: a product of them queues, and the queue has gone.
+    // The window of Startup is two bandwidth-delay products, of which one was queued; the queue has
+    // drained.
     assert!(
         (20.0..80.0).contains(&(longest.as_secs_f64() * 1e3)),
         "{longest}"
@@ -365,7 +368,8 @@ fn bbr3_probes_for_bandwidth_as_often_as_the_draft_says() {
     let mut waits_s = Vec::new();
     for pair in phases.began.windows(2) {
         let time_s = pair[1].1.as_secs_f64();
-        // A probe for more, and one for the least round trip, begin the wait for the next one.
+        // A probe for bandwidth and a probe for the least round trip both start the wait for the
+        // next probe.
         if pair[1].0 == Phase::Down || pair[0].0 == Phase::ProbeRtt {
             waits_since = time_s;
         } else if pair[1].0 == Phase::Up {
@@ -373,12 +377,12 @@ fn bbr3_probes_for_bandwidth_as_often_as_the_draft_says() {
         }
     }
     assert!(waits_s.len() >= 6, "{waits_s:?}");
-    // Two to three seconds, and the round trip that refills the pipe.
+    // The interval is two to three seconds and the round trip that refills the pipe.
     assert!(
         waits_s.iter().all(|wait_s| (2.0..3.2).contains(wait_s)),
         "{waits_s:?}"
     );
-    // After each probe for more it gives way.
+    // After each probe for bandwidth the queue drains.
     for window in phases.names().windows(2) {
         if window[0] == Phase::Up {
             assert!(matches!(window[1], Phase::Down | Phase::ProbeRtt));
@@ -411,7 +415,7 @@ fn bbr3_dips_to_half_a_product_for_200_ms_in_5_s() {
     assert!((3..=4).contains(&dips.len()), "{}", dips.len());
     for (began, ended, least) in &dips {
         let length_s = (*ended - *began).as_secs_f64();
-        // What is in flight falls first, in a round trip.
+        // First the packets in flight decrease, within a round trip.
         assert!((0.2..0.4).contains(&length_s), "{length_s}");
         assert!((0.4 * BDP_PKTS..=0.6 * BDP_PKTS).contains(least), "{least}");
     }
@@ -419,7 +423,7 @@ fn bbr3_dips_to_half_a_product_for_200_ms_in_5_s() {
         let apart_s = (pair[1].0 - pair[0].1).as_secs_f64();
         assert!((4.9..5.3).contains(&apart_s), "{apart_s}");
     }
-    // The window from before comes back.
+    // The window from before is restored.
     assert!(after.iter().all(|share| *share > 0.9), "{after:?}");
 }
 
@@ -432,9 +436,10 @@ fn bbr3_takes_a_loss_while_cruising_as_a_bound_until_the_next_probe() {
         (0.65 * before..=0.75 * before).contains(&after),
         "{before} {after}"
     );
-    // The pace stays at what is delivered: one loss says nothing of the bandwidth.
+    // The pacing rate stays at the delivery rate, because one loss says nothing about the
+    // bandwidth.
     assert!((0.9..1.1).contains(&path.pace()), "{}", path.pace());
-    // Probing for bandwidth lifts the bound.
+    // A probe for bandwidth removes the bound.
     path.go(at(4500 * MS));
     assert!(
         path.control.cwnd() > 0.9 * before,
@@ -447,7 +452,7 @@ fn bbr3_takes_a_loss_while_cruising_as_a_bound_until_the_next_probe() {
 fn bbr3_is_bounded_for_long_by_the_loss_of_a_probe() {
     let mut path = cruising();
     let before = path.control.cwnd();
-    // While it probes for more every tenth packet is lost.
+    // During a probe for bandwidth every tenth packet is lost.
     let mut probe_ended = false;
     let mut lost = 0;
     path.run(
@@ -462,7 +467,8 @@ fn bbr3_is_bounded_for_long_by_the_loss_of_a_probe() {
     );
     assert!(lost > 0 && probe_ended, "{lost}");
     let cwnd = path.control.cwnd();
-    // β of a product at least, and headroom below what was in flight when the loss came.
+    // The window is at least β times a bandwidth-delay product, and leaves headroom below the
+    // packets in flight at the loss.
     assert!(cwnd >= 0.85 * 0.7 * BDP_PKTS, "{cwnd}");
     assert!(cwnd < 0.8 * before, "{cwnd} {before}");
 }
@@ -512,7 +518,7 @@ fn bbr_cycles_and_dips_to_four_packets_in_10_s() {
     assert_eq!(dips.len(), 2, "{dips:?}");
     assert!((9.9..10.8).contains(&(dips[1] - dips[0])), "{dips:?}");
     assert_eq!(least, 4.0);
-    // A cycle is eight round trips: in 20 s there are some forty.
+    // A cycle has eight round trips, so that 20 s have about forty cycles.
     let ups = phases.times(Phase::Up).len();
     assert!((25..=60).contains(&ups), "{ups}");
 }
@@ -550,11 +556,12 @@ fn ledbat_leaves_slow_start_below_its_target_and_slows_down_after_two_round_trip
             inside = slow;
         },
     );
-    // Slow start ends at 45 ms, which ACKs report a round trip late: it grows by a third once more.
+    // Slow start ends at 45 ms. ACKs report that a round trip late, so that the window grows by
+    // another third.
     assert!(longest < 80 * MS, "{longest}");
     assert!(slowdowns.len() >= 2, "{}", slowdowns.len());
     for (began, ended) in &slowdowns[..2] {
-        // Two round trips at two packets, and the ACK that ends them.
+        // The slowdown lasts for two round trips at two packets, and until the ACK that ends them.
         let rests_s = (*ended - *began).as_secs_f64();
         assert!((0.1..0.4).contains(&rests_s), "{rests_s}");
     }
@@ -601,7 +608,8 @@ fn ledbat_halves_its_window_for_a_loss_and_slows_down_after_the_first() {
     path.go(at(400 * MS));
     let (before, least) = path.lose_one();
     assert_eq!(least, 2.0);
-    // Half of the window in which the loss is seen, a round trip after the packet left.
+    // The window is half of the one at the detection of the loss, a round trip after the packet
+    // left.
     let share = f64::from(path.control.ssthresh_pkts()) / before;
     assert!((0.5..0.7).contains(&share), "{share}");
     // The next one finds the window at work.
@@ -615,7 +623,8 @@ fn ledbat_halves_its_window_for_a_loss_and_slows_down_after_the_first() {
 
 // Windows that loss lowers
 
-/// Shares of the window that a loss leaves in congestion avoidance, after a loss of the buffer.
+/// Fractions of the window that remain after a loss in congestion avoidance, which follows a loss
+/// at the buffer.
 fn share_after_loss<C: CongestionControl>() -> f64 {
     let mut path = Path::<C>::new();
     path.buffer_pkts = 50;
@@ -675,7 +684,7 @@ fn no_window_falls_below_two_packets_in_a_row_of_losses() {
 
 // Windows that marks lower
 
-/// Goodput and the longest queue under marks above 5 ms, once slow start is over.
+/// Returns the goodput and the longest queue with marks above 5 ms, after slow start.
 fn under_marks<C: CongestionControl>() -> (f64, f64) {
     let mut path = Path::<C>::new();
     path.mark_above = 5 * MS;

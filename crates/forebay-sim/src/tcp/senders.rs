@@ -1,4 +1,4 @@
-//! The registry of senders, and the senders of one traffic as the engine sees them.
+//! The registry of senders, and the engine's interface to the senders of one traffic.
 
 use forebay_units::Time;
 
@@ -8,94 +8,99 @@ use super::stacks::{Linux, NewReno, Ns2, Reno, Sack};
 use crate::number::count;
 use crate::prefetch::prefetch;
 
-/// A connection's sending end: a stack over a congestion control.
+/// The sending end of a connection: a stack with a congestion control.
 pub trait TcpSender: Send {
-    /// A closed connection; `phase` of its clock in [0, 1).
+    /// Creates a closed connection; `phase` is the phase of its clock in [0, 1).
     fn new(config: &Config, phase: f64) -> Self;
 
-    /// Forgets everything and becomes the flow's next connection.
+    /// Replaces this connection by the flow's next one, with fresh state.
     fn reset(&mut self, config: &Config, phase: f64);
 
+    /// Returns the connection's sequence numbers and timers.
     fn connection(&mut self) -> &mut Connection;
 
-    /// Packets that are taken to be in the network; here those sent and not acknowledged.
+    /// Returns the estimated number of packets in the network; by default those sent and not
+    /// acknowledged.
     fn in_flight_pkts(&mut self) -> u32 {
         let connection = self.connection();
         connection.next.saturating_sub(connection.una)
     }
 
-    /// Takes an ACK and sends what it allows.
+    /// Takes an ACK and sends the packets that it allows.
     fn on_ack(&mut self, ack: &Ack, step: &mut SenderStep);
 
-    /// The timer is due.
+    /// Handles the expiry of the timer.
     fn on_timer(&mut self, step: &mut SenderStep);
 
-    /// Sends what the window allows.
+    /// Sends the packets that the window allows.
     fn send(&mut self, step: &mut SenderStep);
 
-    /// Sends what pacing has kept back.
+    /// Sends packets that pacing held back.
     fn on_pace(&mut self, step: &mut SenderStep) {
         self.send(step);
     }
 }
 
-/// What a step leaves to the engine, besides the packets to send.
+/// The requests of a sender's step to the engine, besides the segments to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// Put an event for the timer into the calendar at this time; [`Time::NEVER`] where it needs none.
+    /// The time at which the timer needs an event in the calendar; [`Time::NEVER`] if it needs
+    /// none.
     pub timer: Time,
-    /// All that the application offered is acknowledged.
+    /// True if all data of the application is acknowledged.
     pub done: bool,
     /// Number of the connection.
     pub connection: u16,
 }
 
-/// The senders of one traffic: all of one type, so that a step costs one call that the compiler
-/// does not see through, and a sender's state takes no more room than its stack and its congestion
-/// control need.
+/// The senders of one traffic, which all have the same type. A step therefore needs only one
+/// dynamic call, and a sender takes no more memory than its stack and congestion control need.
 pub trait Senders: Send {
-    /// Adds a closed connection, whose index is the number of those before it; `phase` of its
-    /// clock in [0, 1).
+    /// Adds a closed connection and returns its index, which is the number of those before it.
+    /// `phase` is the phase of its clock in [0, 1).
     fn add(&mut self, config: &Config, phase: f64) -> u32;
 
-    /// Begins the next connection in the place of this one; returns its number.
+    /// Replaces the connection at this index by the flow's next one, and returns its number.
     fn reset(&mut self, index: u32, config: &Config, phase: f64) -> u16;
 
-    /// The application has endless data from now on.
+    /// Gives the application endless data from now on.
     fn open(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
 
-    /// The application has this many packets of data, behind the SYN.
+    /// Gives the application this many packets of data, behind the SYN.
     fn transfer(&mut self, index: u32, packets: u32, step: &mut SenderStep) -> StepOutcome;
 
-    /// The application offers nothing new; what was sent is still delivered.
+    /// Ends the application's data. Packets already sent are still delivered.
     fn close(&mut self, index: u32);
 
-    /// Whether the application has endless data.
+    /// True if the application has endless data.
     fn endless(&mut self, index: u32) -> bool;
 
-    /// Packets in flight, where the application has endless data.
+    /// Returns the number of packets in flight if the application has endless data.
     fn endless_in_flight_pkts(&mut self, index: u32) -> Option<u32>;
 
-    /// Takes an ACK of the connection with this number.
+    /// Takes an ACK for the connection with this number, and ignores it if the connection has been
+    /// replaced.
     fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut SenderStep) -> StepOutcome;
 
     /// An event for the timer has come; it may be early, or stale.
     fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
 
-    /// When to put an event for pacing into the calendar, after a step that kept packets back;
-    /// none where one is there.
+    /// Returns the time at which pacing needs an event in the calendar, after a step that held
+    /// packets back; `None` if there is an event already.
     fn pace_at(&mut self, index: u32) -> Option<Time>;
 
-    /// The event for pacing has come.
+    /// Handles the event for pacing.
     fn on_pace(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
 
-    /// Starts to bring a sender's state into the cache.
+    /// Prefetches the state of a sender.
     fn prefetch(&self, index: u32);
 }
 
+/// The senders of one traffic, all of type `S`.
 struct List<S>(Vec<S>);
 
 impl<S: TcpSender> List<S> {
+    /// Runs `act` on a sender and returns its requests to the engine.
     #[inline(always)]
     fn step(&mut self, index: u32, act: impl FnOnce(&mut S)) -> StepOutcome {
         let sender = &mut self.0[index as usize];
@@ -110,7 +115,7 @@ impl<S: TcpSender> List<S> {
         };
         StepOutcome {
             timer,
-            // Only a closed connection or a transfer has an end.
+            // Endless data never reaches its limit; only a closed connection or a transfer does.
             done: connection.una == connection.limit,
             connection: connection.number,
         }
@@ -156,7 +161,7 @@ impl<S: TcpSender> Senders for List<S> {
     fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut SenderStep) -> StepOutcome {
         self.step(index, |sender| {
             let connection = sender.connection();
-            // An ACK of an earlier connection is not this one's.
+            // The ACK belongs to an earlier connection.
             if number != connection.number {
                 return;
             }
@@ -172,7 +177,7 @@ impl<S: TcpSender> Senders for List<S> {
     fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome {
         self.step(index, |sender| {
             let connection = sender.connection();
-            // The timer is re-armed without touching its event.
+            // The event is outdated: an earlier one has replaced it.
             if connection.timer_event != step.now {
                 return;
             }
@@ -203,13 +208,15 @@ impl<S: TcpSender> Senders for List<S> {
     }
 }
 
+/// Returns an empty list of senders of type `S`.
 fn list<S: TcpSender + 'static>() -> Box<dyn Senders> {
     Box::new(List::<S>(Vec::new()))
 }
 
+/// A function that creates an empty list of senders.
 type Make = fn() -> Box<dyn Senders>;
 
-/// Every sender by its name in a scenario: a stack over a congestion control.
+/// Every sender by its name in a scenario: a stack with a congestion control.
 const SENDERS: &[(&str, Make)] = &[
     ("reno", list::<Ns2<Reno, congestion::Reno>>),
     ("newreno", list::<Ns2<NewReno, congestion::Reno>>),
@@ -224,10 +231,10 @@ const SENDERS: &[(&str, Make)] = &[
     ("ledbat++", list::<Linux<congestion::Ledbat>>),
 ];
 
-/// An empty list of senders of this name.
+/// Returns an empty list of senders of this name.
 ///
 /// # Panics
-/// Where the name is none of the scenario's.
+/// If no sender has this name, which the parser of scenarios rules out.
 pub fn senders(name: &str) -> Box<dyn Senders> {
     let known = SENDERS.iter().find(|(known, _)| *known == name);
     known

@@ -1,6 +1,6 @@
-//! TCP's sending side but for congestion control, as two systems have it: ns-2's agents and the
-//! Linux kernel. A stack finds losses and repairs them, keeps numbers, timers and the round trip, and
-//! asks a congestion control how much may be in flight.
+//! The sending side of TCP without congestion control, as in ns-2's agents and as in the Linux
+//! kernel. A stack detects and repairs losses, keeps sequence numbers, timers and round-trip times,
+//! and asks a congestion control how much may be in flight.
 
 mod linux;
 mod ns2;

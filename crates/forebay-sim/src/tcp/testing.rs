@@ -1,4 +1,5 @@
-//! What the tests of senders share: a configuration, ACKs and signs of congestion by hand.
+//! Helpers of the senders' tests: a configuration, and functions that build ACKs and indications of
+//! congestion.
 
 use forebay_aqm::Ecn;
 use forebay_units::{Span, Time};
@@ -10,12 +11,12 @@ use super::receiver::AckPolicy;
 /// A millisecond.
 pub const MS: Span = Span::from_millis(1);
 
-/// The time so long after the start.
+/// Returns the time `span` after the start.
 pub fn at(span: Span) -> Time {
     Time::ZERO + span
 }
 
-/// A sender of Linux with packets of 1500 bytes.
+/// Returns the configuration of a Linux sender with packets of 1500 bytes.
 pub fn config() -> Config {
     Config {
         payload_bytes: 1448,
@@ -39,7 +40,7 @@ pub fn config() -> Config {
     }
 }
 
-/// An ACK without marks.
+/// Returns an ACK without marks.
 pub fn ack(next: u32, blocks: &[(u32, u32)]) -> Ack<'_> {
     Ack {
         next,
@@ -49,7 +50,7 @@ pub fn ack(next: u32, blocks: &[(u32, u32)]) -> Ack<'_> {
     }
 }
 
-/// An ACK that reports packets, with a round trip that equals the smoothed one.
+/// Returns an ACK that reports packets, with a round-trip time that equals the smoothed one.
 pub fn ack_sample(now: Time, rtt: Span, delivered_pkts: u32, ce_pkts: u32) -> AckSample {
     AckSample {
         now,
@@ -62,7 +63,7 @@ pub fn ack_sample(now: Time, rtt: Span, delivered_pkts: u32, ce_pkts: u32) -> Ac
     }
 }
 
-/// Packets arrive that let a window grow.
+/// Lets the window grow for delivered packets.
 pub fn grow(congestion: &mut impl CongestionControl, now: Time, acked_pkts: u32, srtt: Span) {
     congestion.grow(&Growth {
         now,
@@ -71,7 +72,7 @@ pub fn grow(congestion: &mut impl CongestionControl, now: Time, acked_pkts: u32,
     });
 }
 
-/// The window, in packets, that a sign of congestion leaves of the present one.
+/// Returns the window in packets to which an indication of congestion reduces the present one.
 pub fn reduced(congestion: &mut impl CongestionControl, indication: Indication) -> f64 {
     let in_use_pkts = congestion.cwnd();
     congestion.on_congestion_event(&CongestionEvent {

@@ -1,5 +1,5 @@
-//! Packets as they came once: each comes to the first queue at its time, in any state of the
-//! network.
+//! Recorded packets: each arrives at the first queue at its recorded time, whatever the state of
+//! the network.
 
 use std::sync::Arc;
 
@@ -10,21 +10,23 @@ use forebay_units::{Rng, Span, Time};
 
 use super::{draw, Act, Application, Coming};
 
-/// So many packets come at a time: it saves the search for the next event.
+/// Number of packets that are scheduled at once, which saves searches for the next event.
 const TOGETHER: usize = 64;
 
+/// Replay of a file of recorded packets.
 pub struct RecordedArrivals {
     packets: Arc<packets::Arrivals>,
     scale: f64,
     period: Option<Span>,
     stop: Time,
-    /// When this round of the file began.
+    /// Start of the present repetition of the file.
     round: Time,
-    /// The next packet of this round.
+    /// Index of the next packet of this repetition.
     next: usize,
 }
 
 impl RecordedArrivals {
+    /// Creates the replay; start and stop are drawn from `rng` if the scenario gives ranges.
     pub fn new(recorded: &Recorded, traffic: &Traffic, mut rng: Rng) -> RecordedArrivals {
         let start = draw(traffic.start, &mut rng);
         let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
@@ -38,14 +40,15 @@ impl RecordedArrivals {
         }
     }
 
-    /// The next packet's time; after the last packet that of the next round's first.
+    /// Returns the time of the next packet, which is the first of the next repetition after the
+    /// last one; `None` if no packet follows before the stop.
     fn due(&mut self) -> Option<Time> {
         if self.next == self.packets.packets.len() {
             self.round += self.period?;
             self.next = 0;
         }
         let offset = self.packets.packets[self.next].at;
-        // Unscaled times keep their bits.
+        // Times with a scale of 1 stay exact.
         let offset = match self.scale {
             1.0 => offset,
             scale => Span::from_nanos(whole_u64(offset.as_nanos_f64() * scale)),

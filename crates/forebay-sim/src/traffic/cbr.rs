@@ -1,14 +1,16 @@
-//! A constant bit rate: one packet after another at even distance, in any state of the network.
+//! Constant bit rate: packets at equal intervals, whatever the state of the network.
 
 use forebay_units::{Bytes, Rate, Span, Time};
 
 use super::{small, Act, Action, Application};
 
+/// Sources that send at a constant bit rate.
 pub struct Cbr {
     gap: Span,
 }
 
 impl Cbr {
+    /// Creates sources that each send packets of this size at `rate`.
     pub fn new(rate: Rate, packet: Bytes) -> Cbr {
         let (gap, _) = rate.transmission(u32::from(small(packet.0)), 0);
         Cbr {
@@ -43,7 +45,7 @@ mod tests {
 
     #[test]
     fn packets_are_evenly_spaced() {
-        // 1000 bytes at 1 Mbit/s: one every 8 ms.
+        // Packets of 1000 bytes at 1 Mbit/s leave every 8 ms.
         let mut cbr = Cbr::new(Rate::from_bps(1_000_000), Bytes(1000));
         let (start, stop) = (Time::from_nanos(5), Time::ZERO + Span::from_millis(40));
         let mut act = cbr.first(0, start, Some(stop)).unwrap();

@@ -1,9 +1,10 @@
-//! Packets that the caller sends: nothing happens by itself.
+//! External traffic: the caller sends all packets, so that the application does nothing.
 
 use forebay_units::Time;
 
 use super::{Act, Application};
 
+/// An application that never acts.
 pub struct ExternalSource;
 
 impl Application for ExternalSource {

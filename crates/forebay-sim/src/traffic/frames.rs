@@ -1,18 +1,21 @@
-//! Frames: so many packets at once, again and again at even distances, in any state of the network.
+//! Frames: bursts of a fixed number of packets at equal intervals, whatever the state of the
+//! network.
 
 use forebay_scenario as scenario;
 use forebay_units::{Span, Time};
 
 use super::{Act, Action, Application};
 
+/// Sources that send a frame of several packets at equal intervals.
 pub struct Frames {
     packets: u32,
     interval: Span,
-    /// By flow: packets of this frame still to send.
+    /// Packets of the present frame still to send, by flow.
     left: Vec<u32>,
 }
 
 impl Frames {
+    /// Creates the sources of `flows` flows.
     pub fn new(frames: &scenario::Frames, flows: u32) -> Frames {
         Frames {
             packets: frames.packets,

@@ -1,9 +1,10 @@
-//! A file without end: the connection opens once, and closes at its stop.
+//! FTP: a file without end. The connection opens at the start of the flow and closes at its stop.
 
 use forebay_units::Time;
 
 use super::{Act, Action, Application};
 
+/// Applications with endless data from start to stop.
 pub struct Ftp;
 
 impl Application for Ftp {

@@ -1,10 +1,12 @@
-//! Mice: a connection with endless data for an exponential time, then silence for another,
-//! then a new connection. The mean of `on` is pi-pd's "1 second of average lifetime".
+//! Mice: a connection with endless data for an exponentially distributed time, then an
+//! exponentially distributed pause, then a new connection. The mean of `on` is pi-pd's "1 second of
+//! average lifetime".
 
 use forebay_units::{Rng, Span, Time};
 
 use super::{after, Act, Action, Application};
 
+/// Flows that alternate between connections and pauses.
 pub struct Mice {
     on: Span,
     off: Span,
@@ -12,6 +14,7 @@ pub struct Mice {
 }
 
 impl Mice {
+    /// Creates flows with these mean lengths of connections and pauses.
     pub fn new(on: Span, off: Span, rng: Rng) -> Mice {
         Mice { on, off, rng }
     }
@@ -32,7 +35,7 @@ impl Application for Mice {
         };
         let at = after(done.at, mean, &mut self.rng);
         match stop {
-            // After its stop a mouse finishes and stays silent.
+            // After its stop a mouse begins no new connection.
             Some(stop) if at >= stop && action == Action::Fresh => None,
             Some(stop) => Some(Act {
                 at: at.min(stop.max(done.at)),
@@ -48,7 +51,7 @@ mod tests {
     use super::super::statistics::follows;
     use super::*;
 
-    /// Lengths of the on and off periods of one mouse.
+    /// Returns the lengths in s of the on and off periods of one mouse.
     fn periods(on: Span, off: Span, n: usize) -> (Vec<f64>, Vec<f64>) {
         let mut mice = Mice::new(on, off, Rng::new(5, "mice"));
         let mut act = mice.first(0, Time::ZERO, None).unwrap();

@@ -1,6 +1,6 @@
-//! Bursts of packets without congestion control. Flows are there from their start, or arrive
-//! at Poisson times whose rate swings, and end after a geometric number of bursts (staqm,
-//! simulation 1).
+//! On-off sources: bursts of packets without congestion control. Flows exist from their start, or
+//! arrive in a Poisson process whose rate oscillates and end after a geometrically distributed
+//! number of bursts (staqm, simulation 1).
 
 use std::f64::consts::TAU;
 
@@ -10,28 +10,31 @@ use forebay_units::{Rng, Span, Time};
 
 use super::{after, count, draw, next_poisson, small, Act, Action, Application, Arrival};
 
+/// Sources that alternate between bursts of packets and pauses.
 pub struct OnOff {
+    /// Time between two packets of a burst.
     gap: Span,
     params: scenario::OnOff,
-    /// When arrivals begin and end.
+    /// The times at which arrivals begin and end.
     window: (Time, Time),
     flows: Vec<Burst>,
-    /// Number of flows that arrivals may take, from the first.
+    /// Number of flows, from the first, that arrivals may use.
     active: u32,
     rng: Rng,
 }
 
-/// A flow's burst under way, or its next one.
+/// The present or next burst of a flow.
 #[derive(Clone, Copy, Default)]
 struct Burst {
     end: Time,
-    /// Bursts after this one; `None` for no end.
+    /// Number of bursts after this one; `None` for no limit.
     left: Option<u64>,
-    /// Of flows that arrive: whether it is one.
+    /// True while an arrived flow uses this place.
     taken: bool,
 }
 
 impl OnOff {
+    /// Creates sources of `flows` flows.
     pub fn new(onoff: &scenario::OnOff, traffic: &Traffic, flows: u32, mut rng: Rng) -> OnOff {
         let (gap, _) = onoff
             .rate
@@ -48,7 +51,8 @@ impl OnOff {
         }
     }
 
-    /// Length of a burst: Pareto with the wanted mean, or exponential.
+    /// Draws the length of a burst, from a Pareto distribution if it has a shape, else from an
+    /// exponential one.
     fn burst_length(&mut self) -> Span {
         let on = self.params.on.as_nanos_f64();
         let length = match self.params.on_shape {
@@ -62,7 +66,8 @@ impl OnOff {
         Span::from_nanos(whole_u64(length))
     }
 
-    /// Number of bursts: geometric on 1, 2, … with the wanted mean.
+    /// Draws the number of bursts of a flow, from the geometric distribution on 1, 2, … with the
+    /// mean of the scenario; `None` for no limit.
     fn burst_count(&mut self) -> Option<u64> {
         let mean = self.params.bursts?;
         let u = 1.0 - self.rng.uniform();
@@ -70,7 +75,7 @@ impl OnOff {
         Some(1 + whole_u64((u.ln() / (1.0 - 1.0 / mean).ln()).floor()))
     }
 
-    /// Starts a flow at `at`.
+    /// Starts a flow at `at` and returns its first act.
     fn begin(&mut self, flow: u32, at: Time) -> Act {
         let left = self.burst_count().map(|count| count - 1);
         let end = at + self.burst_length();
@@ -82,8 +87,8 @@ impl OnOff {
         }
     }
 
-    /// The next arrival after `now`, by thinning the most frequent arrivals (Lewis and Shedler
-    /// 1979).
+    /// Draws the next arrival after `now`, by thinning a Poisson process of the highest rate (Lewis
+    /// and Shedler 1979).
     fn next_arrival(&mut self, arrivals: Arrivals, now: Time) -> Option<Time> {
         let nanos = |at: Time| at.since_start().as_nanos_f64();
         let most = arrivals.per_s * (1.0 + arrivals.swing);
@@ -122,7 +127,8 @@ impl Application for OnOff {
                 self.flows[flow as usize].taken = false;
                 return None;
             }
-            // The last packet's time belongs to the burst, also where that is longer.
+            // The gap after the last packet belongs to the burst, even if the burst lasts longer
+            // for it.
             let off_from = burst.end.max(done.at);
             at = after(off_from, self.params.off, &mut self.rng);
             let end = at + self.burst_length();
@@ -172,7 +178,7 @@ mod tests {
     use forebay_scenario::{Instant, TrafficKind};
     use forebay_units::{Bytes, Rate, Span, Time};
 
-    /// staqm's simulation 1, with packets of 100 us.
+    /// Returns the sources of staqm's simulation 1, with packets that take 100 us.
     fn staqm(arrivals: Option<Arrivals>, flows: u32) -> OnOff {
         let onoff = scenario::OnOff {
             rate: Rate::from_bps(40_000_000),
@@ -232,7 +238,7 @@ mod tests {
         let scale = 0.2 / 3.0;
         follows(&ons, |t| 1.0 - (scale / t).min(1.0).powf(1.5));
         follows(&offs, |t| 1.0 - (-t / 0.2).exp());
-        // Cells of ten bursts each; the last is the tail.
+        // Each cell has ten numbers of bursts; the last cell is the tail.
         let beyond = |n: f64| (1.0f64 - 1.0 / 50.0).powf(n);
         let cells = 15;
         let mut counts = vec![0.0; cells];
@@ -262,7 +268,8 @@ mod tests {
             }),
             1,
         );
-        // In units of the expected number so far, arrivals are Poisson of rate 1.
+        // If time is measured by the expected number of arrivals so far, arrivals are a Poisson
+        // process of rate 1.
         let expected = |t: f64| {
             let turn = TAU / period_s;
             per_s * (t + swing * (turn * (t - 100.0)).sin() / turn)

@@ -1,30 +1,34 @@
-//! Web sessions of pages, as in ns-2's PagePool/WebTraf: the objects of a page start at
-//! exponential distances, and when the last of them is there, the session waits for an
-//! exponential time before the next page. The request, one small packet in ns-2, is not sent.
+//! Web sessions of pages, as in ns-2's PagePool/WebTraf. The objects of a page start at
+//! exponentially distributed intervals. When the last of them has been transferred, the session
+//! waits for an exponentially distributed time before the next page. The request, one small packet
+//! in ns-2, is not simulated.
 
 use forebay_scenario as scenario;
 use forebay_units::{Bytes, Rng, Time};
 
 use super::{after, packets, Act, Action, Application};
 
+/// Web sessions that load page after page.
 pub struct Pages {
     params: scenario::Pages,
     payload_bytes: u64,
     sessions: Vec<Session>,
 }
 
+/// The state of one session.
 struct Session {
-    /// Pages still to start.
+    /// Number of pages still to start; `None` for no limit.
     pages: Option<u32>,
-    /// Objects of this page still to start.
+    /// Number of objects of this page still to start.
     to_start: u32,
-    /// Objects on their way.
+    /// Number of objects being transferred.
     under_way: u32,
-    /// Of its own, so that a session draws the same in any state of the other sessions.
+    /// The session's own random stream, so that its draws do not depend on the other sessions.
     rng: Rng,
 }
 
 impl Pages {
+    /// Creates the sessions; `payload` is the payload of a packet.
     pub fn new(pages: &scenario::Pages, payload: Bytes, sessions: u32, mut rng: Rng) -> Pages {
         let session = |_| Session {
             pages: None,
@@ -39,7 +43,8 @@ impl Pages {
         }
     }
 
-    /// The first object of the next page, if there is one, after the time between pages.
+    /// Returns the act that starts the first object of the next page, after the pause between
+    /// pages; `None` if no page follows.
     fn page(&mut self, flow: u32, now: Time, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
         if let Some(left) = &mut session.pages {
@@ -50,6 +55,7 @@ impl Pages {
         self.object(flow, at, stop)
     }
 
+    /// Returns the act that starts an object at `at`, with a drawn size; `None` after the stop.
     fn object(&mut self, flow: u32, at: Time, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
         let packets = packets(self.params.size, self.payload_bytes, &mut session.rng);
@@ -61,7 +67,8 @@ impl Pages {
 }
 
 impl Application for Pages {
-    /// A session starts with a wait, so that sessions do not start together.
+    /// Returns the first object of the session, after a pause, so that sessions do not start
+    /// together.
     fn first(&mut self, flow: u32, start: Time, stop: Option<Time>) -> Option<Act> {
         self.sessions[flow as usize].pages = self.params.pages;
         self.page(flow, start, stop)
@@ -149,7 +156,7 @@ mod tests {
         }
         follows(&page_gaps, |t| 1.0 - (-t / 3.0).exp());
         follows(&object_gaps, |t| 1.0 - (-t / 0.02).exp());
-        // In packets of one byte the rounding does not show.
+        // With packets of one byte the rounding is negligible.
         follows(&sizes, |x| 1.0 - (1.0 + (x - 0.5) / 2400.0).powf(-1.2));
     }
 

@@ -1,6 +1,6 @@
-//! Viewers of adaptive video: segment after segment over TCP, at a bit rate by the buffer, as BBA-0
-//! chooses it (Huang, Johari, McKeown, Trunnell and Watson, A Buffer-Based Approach to Rate
-//! Adaptation, SIGCOMM 2014, section 4).
+//! Viewers of adaptive video. A viewer fetches segment after segment over TCP, at a bit rate that
+//! BBA-0 chooses by the level of the playout buffer (Huang, Johari, McKeown, Trunnell and Watson, A
+//! Buffer-Based Approach to Rate Adaptation, SIGCOMM 2014, section 4).
 
 use forebay_scenario as scenario;
 use forebay_trace::Viewer;
@@ -9,6 +9,7 @@ use forebay_units::{Bytes, Span, Time};
 
 use super::{Act, Action, Application};
 
+/// Viewers of a video with segments at several bit rates.
 pub struct Video {
     segment_s: f64,
     ladder_bps: Vec<f64>,
@@ -18,29 +19,29 @@ pub struct Video {
     viewers: Vec<Watching>,
 }
 
-/// A viewer.
+/// The state of one viewer.
 #[derive(Clone, Default)]
 struct Watching {
-    /// Playing time in the buffer at `since`.
+    /// Playing time in the buffer at `since`, in s.
     level_s: f64,
     since: Time,
-    /// The first segment has come.
+    /// True once the first segment has arrived.
     playing: bool,
-    /// Place in the ladder of the segment under way.
+    /// Index of the bit rate of the segment under way.
     rate: usize,
-    /// When segments came, with their bit rates.
+    /// Arrival times of segments, with their bit rates in bit/s.
     segments: Vec<(Time, f64)>,
-    /// From when until when playing stood still.
+    /// Start and end of each stall.
     stalls: Vec<(Time, Time)>,
 }
 
 impl Watching {
-    /// When the buffer runs empty.
+    /// Returns the time at which the buffer runs empty without another segment.
     fn runs_out(&self) -> Time {
         self.since + Span::from_nanos(whole_u64(1e9 * self.level_s))
     }
 
-    /// What is in the buffer at `now`.
+    /// Returns the playing time in the buffer at `now`, in s.
     fn level_s(&self, now: Time) -> f64 {
         let played_s = (now - self.since).as_secs_f64();
         (self.level_s - played_s).max(0.0)
@@ -48,6 +49,7 @@ impl Watching {
 }
 
 impl Video {
+    /// Creates the viewers; `payload` is the payload of a packet.
     pub fn new(video: &scenario::Video, payload: Bytes, viewers: u32) -> Video {
         Video {
             segment_s: video.segment.as_secs_f64(),
@@ -63,7 +65,8 @@ impl Video {
         }
     }
 
-    /// The paper's f(B): from the lowest to the highest rate, in proportion to the buffer.
+    /// Returns the paper's f(B), in bit/s, which rises linearly with the level of the buffer from
+    /// the lowest to the highest rate.
     fn map_bps(&self, level_s: f64) -> f64 {
         let (lowest, highest) = (
             self.ladder_bps[0],
@@ -74,7 +77,8 @@ impl Video {
         lowest + share * (highest - lowest)
     }
 
-    /// Algorithm 1 of the paper: the rate stays until f(B) passes the next one above or below.
+    /// Returns the next rate by Algorithm 1 of the paper: the rate changes only when f(B) reaches
+    /// the next higher or the next lower rate.
     fn choose(&self, rate: usize, level_s: f64) -> usize {
         let (ladder, map_bps) = (&self.ladder_bps, self.map_bps(level_s));
         let last = ladder.len() - 1;
@@ -83,16 +87,17 @@ impl Video {
         } else if level_s >= scenario::Video::UPPER * self.buffer_s {
             last
         } else if rate < last && map_bps >= ladder[rate + 1] {
-            // The highest below f(B).
+            // The highest rate below f(B).
             ladder.iter().rposition(|bps| *bps < map_bps).unwrap_or(0)
         } else if rate > 0 && map_bps <= ladder[rate - 1] {
-            // The lowest above it.
+            // The lowest rate above f(B).
             ladder.iter().position(|bps| *bps > map_bps).unwrap_or(last)
         } else {
             rate
         }
     }
 
+    /// Returns the act that fetches a segment of this rate at `at`; `None` after the stop.
     fn fetch(&self, rate: usize, at: Time, stop: Option<Time>) -> Option<Act> {
         let bytes = self.ladder_bps[rate] * self.segment_s / 8.0;
         let packets = whole_u32((bytes / self.payload_bytes).ceil().max(1.0));
@@ -123,7 +128,7 @@ impl Application for Video {
         at.level_s = at.level_s(now) + self.segment_s;
         (at.since, at.playing) = (now, true);
         at.segments.push((now, bps));
-        // It waits until there is room for a segment.
+        // The viewer waits until the buffer has room for a segment.
         let excess_s = (at.level_s + self.segment_s - self.buffer_s).max(0.0);
         let (rate, level_s) = (at.rate, at.level_s - excess_s);
         let rate = self.choose(rate, level_s);
@@ -163,7 +168,8 @@ mod tests {
         Time::ZERO + span
     }
 
-    /// Rates of 1, 2 and 4 Mbit/s; f(B) is 1 Mbit/s up to 5 s and 4 Mbit/s from 20 s on.
+    /// Returns a video with rates of 1, 2 and 4 Mbit/s; f(B) is 1 Mbit/s up to 5 s and 4 Mbit/s
+    /// from 20 s on.
     fn video() -> Video {
         Video {
             segment_s: 2.0,
@@ -192,7 +198,8 @@ mod tests {
         near(video.map_bps(3.0), 1e6);
         near(video.map_bps(12.5), 2.5e6);
         near(video.map_bps(25.0), 4e6);
-        // Up once f(B) reaches the next rate; the same rate on the way back down to the one below.
+        // The rate rises once f(B) reaches the next higher rate, and falls only once f(B) reaches
+        // the next lower one.
         assert_eq!(
             [9.9, 10.1, 19.9, 20.1].map(|it| video.choose(0, it)),
             [0, 1, 1, 2]
@@ -207,7 +214,7 @@ mod tests {
     #[test]
     fn a_slow_path_stalls_and_a_fast_one_fills_the_buffer() {
         let mut slow = video();
-        // 2 s at 1 Mbit/s.
+        // A segment has 2 s at 1 Mbit/s.
         assert_eq!(packets(slow.first(0, at(S), None)), (at(S), 250));
         for i in 1..=4 {
             // Each segment of 2 s takes 3 s.
@@ -219,7 +226,7 @@ mod tests {
         let seen = slow.viewers((Time::ZERO, at(14 * S)))[0];
         assert_eq!((seen.segments, seen.stalls), (4, 3));
         assert_eq!(seen.stalled, Span::from_secs(3));
-        // Up to 16 s, the buffer runs out at 15 s.
+        // The buffer runs empty at 15 s, so that the stall up to 16 s counts, too.
         assert_eq!(
             slow.viewers((Time::ZERO, at(16 * S)))[0].stalled,
             Span::from_secs(4)
@@ -238,7 +245,7 @@ mod tests {
             assert!(fast.viewers[0].level_s <= fast.buffer_s + 1e-9);
         }
         let seen = fast.viewers((at(now.since_start() / 2), now))[0];
-        // At the highest rate, as fast as it is played.
+        // The viewer fetches the highest rate as fast as it plays.
         assert_eq!((most, seen.stalls), (1000, 0));
         assert!((seen.rates_bps / f64::from(seen.segments) - 4e6).abs() < 1.0);
         let played_s = now.as_secs_f64() / 2.0;

@@ -1,19 +1,22 @@
-//! Calls: a packet each interval, always or during talk spurts of exponential length with
-//! exponential pauses between them (ITU-T P.59), in any state of the network.
+//! Voice calls: packets at equal intervals, always or only during talk spurts. The lengths of talk
+//! spurts and of the pauses between them are exponentially distributed (ITU-T P.59). The state of
+//! the network has no influence.
 
 use forebay_scenario as scenario;
 use forebay_units::{Rng, Span, Time};
 
 use super::{after, Act, Action, Application};
 
+/// Voice calls in one direction.
 pub struct Voice {
     interval: Span,
     talk: Option<scenario::Talk>,
-    /// By call: the end of its talk spurt, and a stream of its own.
+    /// The end of the talk spurt, and the random stream, of each call.
     calls: Vec<(Time, Rng)>,
 }
 
 impl Voice {
+    /// Creates this many calls.
     pub fn new(voice: &scenario::Voice, calls: u32, mut rng: Rng) -> Voice {
         let call = |_| (Time::ZERO, Rng::new(rng.next_u64(), "call"));
         Voice {
@@ -23,7 +26,7 @@ impl Voice {
         }
     }
 
-    /// A talk spurt begins at `at`.
+    /// Starts a talk spurt at `at` and draws its end.
     fn talk(&mut self, call: u32, at: Time) {
         let (end, rng) = &mut self.calls[call as usize];
         *end = match self.talk {
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
     use forebay_units::Rate;
 
-    /// Times of packets in s.
+    /// Returns the times of the first `n` packets in s.
     fn times(talk: Option<scenario::Talk>, n: usize) -> Vec<f64> {
         let model = scenario::Voice {
             rate: Rate::from_bps(64_000),
@@ -108,7 +111,8 @@ mod tests {
                 begun = pair[1];
             }
         }
-        // A pause shorter than what is left of the interval is not seen; beyond it none is missed.
+        // A pause that is shorter than the rest of the interval is not visible; all longer ones
+        // are.
         let long: Vec<f64> = pauses
             .iter()
             .map(|it| it - 0.1)

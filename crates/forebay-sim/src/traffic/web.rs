@@ -1,12 +1,13 @@
-//! Web sessions: they request objects at Poisson times, also while others are under way, and each
-//! is sent over a fresh connection (bigdeli: 30 sessions with 10 flows per second each, sizes
-//! Pareto of the second kind).
+//! Web sessions: each requests objects at the times of a Poisson process, also while earlier
+//! objects are under way. Each object is sent over a new connection. (bigdeli has 30 sessions with
+//! 10 flows per second each, with sizes of a Pareto distribution of the second kind.)
 
 use forebay_scenario::{self as scenario, Pareto2};
 use forebay_units::{Bytes, Rng, Time};
 
 use super::{next_poisson, packets, Act, Action, Application};
 
+/// Web sessions with independent requests.
 pub struct Web {
     requests_per_s: f64,
     size: Pareto2,
@@ -15,6 +16,7 @@ pub struct Web {
 }
 
 impl Web {
+    /// Creates the sessions; `payload` is the payload of a packet.
     pub fn new(web: &scenario::Web, payload: Bytes, rng: Rng) -> Web {
         Web {
             requests_per_s: web.requests_per_s,
@@ -24,6 +26,7 @@ impl Web {
         }
     }
 
+    /// Draws the next request after `now`; `None` if it would be after the stop.
     fn request(&mut self, now: Time, stop: Option<Time>) -> Option<Act> {
         let at = next_poisson(now, self.requests_per_s, &mut self.rng);
         let packets = packets(self.size, self.payload_bytes, &mut self.rng);
@@ -50,7 +53,7 @@ mod tests {
     use super::*;
     use forebay_units::Span;
 
-    /// Gaps in s and sizes in packets of bigdeli's sessions.
+    /// Returns the gaps in s and the sizes in packets of requests of bigdeli's sessions.
     fn requests(n: usize) -> (Vec<f64>, Vec<u32>) {
         let size = Pareto2 {
             shape: 1.2,

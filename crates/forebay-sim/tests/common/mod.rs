@@ -1,4 +1,4 @@
-//! Whole runs of scenarios that a test writes.
+//! Helpers that run a scenario that a test writes.
 
 #[path = "../../../forebay-scenario/tests/texts/mod.rs"]
 mod texts;
@@ -9,7 +9,7 @@ use forebay_trace::RunTrace;
 #[allow(unused_imports, reason = "not every test has all")]
 pub use texts::{ftp, one_bottleneck};
 
-/// A run of a scenario's first law at its first point, with seed 1.
+/// Runs a scenario's first law at its first point, with seed 1.
 #[allow(dead_code, reason = "not every test has it")]
 pub fn simulate(text: &str, options: &Options) -> RunTrace {
     let experiment = parse(text.as_bytes(), "test", options);
@@ -28,8 +28,8 @@ pub const IDLE_LINK: &str = r#"
     buffer = "10p"
 "#;
 
-/// A link "back" in parallel with the bottleneck, from its far end to its near one; `law` as in a
-/// scenario.
+/// Returns a link "back" from the far end of the bottleneck to its near end; `law` is written as in
+/// a scenario.
 #[allow(dead_code, reason = "not every test has it")]
 pub fn link_back(rate: &str, buffer: &str, law: &str) -> String {
     format!(

@@ -1,11 +1,12 @@
-//! Isolation: what has a queue of its own, and between what the link is shared.
+//! Isolation: the entities that have their own queues, and those between which the link is shared.
 
 use forebay_units::words;
 
 use crate::discipline::{mix, Packet};
 
 words! {
-    /// What has a queue of its own, and between what the link is shared first.
+    /// The isolation mode of CAKE: which packets share a queue, and whether the link is shared
+    /// between hosts before flows.
     pub enum Isolation {
         TripleIsolate = "triple-isolate",
         Flows = "flows",

@@ -1,8 +1,9 @@
-//! BBR, versions 1 and 3, and what both count alike: round trips, the search for a full pipe, and
-//! the window to go back to.
+//! BBR, versions 1 and 3, and their common parts: the count of round trips, the detection of a full
+//! pipe, and the saved window.
 
-/// [`CongestionControl::on_rate`](super::CongestionControl::on_rate) does all: nothing else grows the
-/// window, and a congestion event keeps the threshold and only notes the window, to go back to.
+/// Implements the growth and the reduction of a congestion control that sets its window in
+/// [`CongestionControl::on_rate`](super::CongestionControl::on_rate): nothing else lets the window
+/// grow, and a congestion event only saves the window.
 macro_rules! window_by_rate {
     () => {
         fn grow(&mut self, _growth: &Growth) {}
@@ -25,12 +26,13 @@ use forebay_units::Span;
 
 use super::{DeliveryRate, RateSample, RecoveryState};
 
-/// The pipe is full after this many round trips in which bandwidth has not grown by a quarter.
+/// Number of round trips without a growth of the bandwidth by a quarter after which the pipe counts
+/// as full.
 const FULL_BW_ROUNDS: u32 = 3;
-/// What the first pace takes for the round trip where the handshake has told none.
+/// Assumed round-trip time of the first pacing rate, if the handshake yielded none.
 const DEFAULT_RTT: Span = Span::from_millis(1);
 
-/// The round trip of the first pace.
+/// Returns the round-trip time for the first pacing rate.
 fn first_rtt(srtt: Span) -> Span {
     match srtt {
         Span::ZERO => DEFAULT_RTT,
@@ -38,23 +40,24 @@ fn first_rtt(srtt: Span) -> Span {
     }
 }
 
-/// Round trips, counted by packets delivered.
+/// A counter of round trips, based on delivered packets.
 #[derive(Clone, Debug, Default)]
 struct Rounds {
     count: u32,
-    /// One begins with this ACK.
+    /// True if a round trip begins with the present ACK.
     starts: bool,
-    /// It is over when a packet is acknowledged that was sent at this count.
+    /// The round trip ends when a packet is acknowledged that was sent after this number of packets
+    /// was delivered.
     end_pkts: u64,
 }
 
 impl Rounds {
-    /// A round trip begins now, outside the count.
+    /// Begins a round trip now without counting it.
     fn begin(&mut self, sample: &RateSample) {
         self.end_pkts = sample.delivered_pkts;
     }
 
-    /// Whether a packet ends the round trip, and the next one begins.
+    /// True if the packet ends the round trip; the next one then begins and is counted.
     fn update(&mut self, rate: &DeliveryRate, sample: &RateSample) -> bool {
         if rate.prior_delivered_pkts < self.end_pkts {
             return false;
@@ -66,19 +69,19 @@ impl Rounds {
     }
 }
 
-/// Looks for the round trip from which on the bandwidth grows no more (draft-ietf-ccwg-bbr-02
-/// section 5.3.1.2).
+/// A detector of a full pipe, which is reached when the bandwidth stops growing
+/// (draft-ietf-ccwg-bbr-02 section 5.3.1.2).
 #[derive(Clone, Debug, Default)]
 struct FullPipe<B> {
-    /// The bandwidth that is to be exceeded.
+    /// The bandwidth that must be exceeded.
     bw: B,
-    /// Round trips that did not.
+    /// Number of round trips that did not exceed it.
     rounds: u32,
     reached: bool,
 }
 
 impl<B> FullPipe<B> {
-    /// Begins anew, with a bandwidth that is known.
+    /// Starts the detection with a known bandwidth.
     fn from(bw: B) -> FullPipe<B> {
         FullPipe {
             bw,
@@ -87,7 +90,8 @@ impl<B> FullPipe<B> {
         }
     }
 
-    /// Takes the bandwidth of a round trip; `grew` compares it with the one to be exceeded.
+    /// Takes the bandwidth of a round trip; `grew` is true if it exceeds its argument, the
+    /// bandwidth to be exceeded.
     fn update(&mut self, bw: B, grew: impl FnOnce(&B) -> bool) {
         if grew(&self.bw) {
             (self.bw, self.rounds) = (bw, 0);
@@ -98,11 +102,11 @@ impl<B> FullPipe<B> {
     }
 }
 
-/// The window from before a recovery or a probe for the least round trip.
+/// The window from before a recovery or a probe for the least round-trip time.
 #[derive(Clone, Debug)]
 struct PriorWindow {
     pkts: u32,
-    /// As the ACK before this one left it.
+    /// The state of recovery after the previous ACK.
     recovery_state: RecoveryState,
 }
 
@@ -114,8 +118,8 @@ impl PriorWindow {
         }
     }
 
-    /// Keeps this window; in recovery and while it probes the window says nothing, and the greater
-    /// one is kept.
+    /// Saves this window. During recovery and probes the window is small for other reasons, so that
+    /// the larger one of the saved and the present window is kept.
     fn save(&mut self, cwnd: u32, probes_rtt: bool) {
         self.pkts = match self.recovery_state == RecoveryState::Open && !probes_rtt {
             true => cwnd,
@@ -123,12 +127,12 @@ impl PriorWindow {
         };
     }
 
-    /// The window to go on with.
+    /// Returns the window to restore, which is not less than the present one.
     fn restore(&self, cwnd: u32) -> u32 {
         self.pkts.max(cwnd)
     }
 
-    /// Takes how recovery stands now; returns how it stood.
+    /// Sets the state of recovery and returns the previous one.
     fn update(&mut self, now: RecoveryState) -> RecoveryState {
         std::mem::replace(&mut self.recovery_state, now)
     }

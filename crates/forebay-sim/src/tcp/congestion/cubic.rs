@@ -1,41 +1,43 @@
-//! CUBIC (RFC 9438) in real numbers, with slow start as ns-2 counts it.
+//! CUBIC (RFC 9438) in real numbers, with ns-2's counting in slow start.
 
 use forebay_units::Time;
 
 use super::{CongestionControl, CongestionEvent, Growth, RealWindow};
 use crate::tcp::Config;
 
-/// Multiplicative decrease (RFC 9438 section 4.6).
+/// Multiplicative decrease factor (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
-/// How fast the cubic grows, in packets per cubed second (section 5.1).
+/// Coefficient of the cubic, in packets per cubed second (section 5.1).
 const C: f64 = 0.4;
-/// Growth of the window that Reno would have, per round trip (section 4.3).
+/// Growth of the Reno-friendly window, in packets per round trip (section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
+/// The congestion control CUBIC.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     window: RealWindow,
     curve: Curve,
 }
 
-/// Where the window stands on the cubic.
+/// The state of the cubic curve.
 #[derive(Clone, Debug, Default)]
 struct Curve {
-    /// Window before the last reduction; the cubic's plateau.
+    /// The cubic's plateau: the window before the last reduction, or less with fast convergence.
     w_max: f64,
     /// Window before the last reduction, without fast convergence.
     prior: f64,
-    /// When this stretch of congestion avoidance began.
+    /// Start of the present period of congestion avoidance.
     epoch: Option<Time>,
-    /// From the epoch to the plateau, in s.
+    /// Time from the epoch to the plateau, in s.
     k_s: f64,
     /// The window that Reno would have.
     w_est: f64,
-    /// The stretch follows a timeout: it starts on its own plateau (section 4.8).
+    /// True if the period follows a timeout, so that its plateau is at its start (section 4.8).
     after_timeout: bool,
 }
 
 impl Curve {
+    /// Begins a period of congestion avoidance.
     fn begin(&mut self, cwnd: f64, now: Time) {
         self.epoch = Some(now);
         self.w_est = cwnd;
@@ -43,13 +45,13 @@ impl Curve {
             self.w_max = cwnd;
             self.k_s = 0.0;
         } else {
-            // Figure 2 of section 4.2, with the window at the start of the stretch.
+            // Figure 2 of section 4.2, with the window at the start of the period.
             self.k_s = ((self.w_max - cwnd) / C).cbrt();
         }
         self.after_timeout = false;
     }
 
-    /// W_cubic, figure 1 of section 4.2.
+    /// Returns W_cubic, figure 1 of section 4.2.
     fn w_cubic(&self, elapsed_s: f64) -> f64 {
         C * (elapsed_s - self.k_s).powi(3) + self.w_max
     }
@@ -78,7 +80,7 @@ impl CongestionControl for Cubic {
             curve.begin(cwnd, now);
         }
         let elapsed_s = (now - curve.epoch.unwrap_or(now)).as_secs_f64();
-        // Section 4.3: as fast as Reno at least.
+        // Section 4.3: the window grows at least as fast as Reno's.
         let alpha = if curve.w_est >= curve.prior {
             1.0
         } else {
@@ -88,7 +90,7 @@ impl CongestionControl for Cubic {
         self.window.cwnd = if curve.w_cubic(elapsed_s) < curve.w_est {
             curve.w_est.max(cwnd)
         } else {
-            // Sections 4.4 and 4.5: towards where the cubic will be in a round trip.
+            // Sections 4.4 and 4.5: the target is the value of the cubic one round trip ahead.
             let target = curve.w_cubic(elapsed_s + rtt_s).clamp(cwnd, 1.5 * cwnd);
             cwnd + acked * (target - cwnd) / cwnd
         };
@@ -98,7 +100,7 @@ impl CongestionControl for Cubic {
         let cwnd = self.window.cwnd;
         let curve = &mut self.curve;
         curve.prior = cwnd;
-        // Fast convergence, section 4.7: leave room for a newcomer.
+        // Fast convergence, section 4.7: leave headroom for a new flow.
         curve.w_max = if cwnd < curve.w_max {
             cwnd * (1.0 + BETA) / 2.0
         } else {
@@ -124,7 +126,7 @@ mod tests {
         flow.window.cwnd = testing::reduced(flow, Indication::Loss);
     }
 
-    /// In congestion avoidance after a reduction from `prior`.
+    /// Returns a window in congestion avoidance after a reduction from `prior`.
     fn reduced(prior: f64) -> Cubic {
         let mut flow = Cubic {
             window: RealWindow {
@@ -140,8 +142,8 @@ mod tests {
 
     #[test]
     fn the_window_follows_the_cubic() {
-        // From 1000 packets: back at the plateau after K = cbrt(300/0.4) = 9.086 s, by a window's
-        // worth of ACKs each 100 ms. With so long a round trip Reno would be slower.
+        // A reduction from 1000 packets reaches the plateau again after K = cbrt(300/0.4) = 9.086
+        // s, with a window of ACKs per 100 ms. With so long a round trip Reno would be slower.
         let mut w = reduced(1000.0);
         let mut at_plateau_s = f64::NAN;
         let mut now = Time::ZERO;

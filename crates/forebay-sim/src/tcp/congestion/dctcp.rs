@@ -1,5 +1,5 @@
-//! DCTCP (RFC 8257) as Linux runs it (net/ipv4/tcp_dctcp.c): the window falls by half of the share
-//! of packets that were marked.
+//! DCTCP (RFC 8257) as in Linux (net/ipv4/tcp_dctcp.c): marks reduce the window by half of the
+//! fraction of marked packets.
 
 use forebay_units::Time;
 
@@ -7,24 +7,27 @@ use super::{AckSample, CongestionControl, CongestionEvent, Growth, Indication, W
 use crate::number::share_of;
 use crate::tcp::Config;
 
-/// One, as a share of packets.
+/// The fraction 1, in the units of `alpha`.
 const WHOLE_SHARE: u32 = 1024;
 /// The gain g of the estimate, 1/16 (RFC 8257 section 4.2), as a shift.
 const GAIN_SHIFT: u32 = 4;
 
+/// The congestion control `dctcp` of Linux.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     window: WholeWindow,
-    /// Estimate of the share of packets that are marked, in 1/1024 (RFC 8257 section 3.3).
+    /// Estimated fraction of marked packets, in units of 1/1024 (RFC 8257 section 3.3).
     alpha: u32,
-    /// Packets that arrived in this round trip, and marked ones among them.
+    /// Packets that were delivered in this round trip.
     delivered_pkts: u32,
+    /// Marked packets among them.
     ce_pkts: u32,
-    /// The round trip is over when this number is acknowledged.
+    /// The round trip ends when this number is acknowledged.
     round_end: u32,
 }
 
 impl Dctcp {
+    /// Updates the estimate at the end of a round trip.
     fn end_round(&mut self, next: u32) {
         let fall = match self.alpha >> GAIN_SHIFT {
             0 => self.alpha,
@@ -71,13 +74,13 @@ impl CongestionControl for Dctcp {
         let cwnd = self.window.cwnd;
         let fall = match event.indication {
             Indication::Mark => share_of(cwnd, u64::from(self.alpha), u64::from(2 * WHOLE_SHARE)),
-            // A loss is one as for Reno (RFC 8257 section 3.5).
+            // A loss halves the window as with Reno (RFC 8257 section 3.5).
             Indication::Loss | Indication::Timeout => cwnd - cwnd / 2,
         };
         self.window.lower((cwnd - fall).max(2))
     }
 
-    /// What a mark has left is halved as for Reno (`dctcp_react_to_loss`).
+    /// Halves the window as with Reno, also after a reduction for a mark (`dctcp_react_to_loss`).
     fn on_recovery(&mut self) {
         self.window.lower((self.window.cwnd / 2).max(2));
     }
@@ -93,7 +96,7 @@ mod tests {
     use crate::tcp::testing::{ack_sample, reduced};
     use forebay_units::Span;
 
-    /// A round trip of 20 packets with this number marked.
+    /// Acknowledges a round trip of 20 packets, of which this number is marked.
     fn round(flow: &mut Dctcp, ce_pkts: u32) {
         let una = flow.round_end;
         flow.on_ack(&AckSample {
@@ -124,7 +127,7 @@ mod tests {
     fn the_window_falls_by_half_the_share_of_marks() {
         let mut w = flow(100);
         assert_eq!(fall(&mut w, Indication::Mark), 50);
-        // A quarter of the packets, for long: alpha is 256 of 1024.
+        // A quarter of the packets is marked for a long time, so that alpha is 256 of 1024.
         for _ in 0..100 {
             round(&mut w, 5);
         }

@@ -1,5 +1,5 @@
-//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus-01): background transfers, which keep the queue
-//! below 60 ms and give way to all others.
+//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus-01) for background transfers: it keeps the queuing
+//! delay below 60 ms and yields to other flows.
 
 use std::collections::VecDeque;
 
@@ -10,40 +10,44 @@ use super::{
 };
 use crate::tcp::Config;
 
-/// Queuing delay to keep below (section 4.1).
+/// Target of the queuing delay (section 4.1).
 const TARGET: Span = Span::from_millis(60);
-/// The least round trip is that of ten minutes, noted by the minute (RFC 6817 section 2.4.2).
+/// Number of minutes over which the base round-trip time is the least; one value is kept per minute
+/// (RFC 6817 section 2.4.2).
 const BASE_MINUTES: usize = 10;
 const MINUTE: Span = Span::from_secs(60);
-/// The current round trip is the least of the last few (section 4.1).
+/// Number of samples whose least is the current round-trip time (section 4.1).
 const CURRENT_SAMPLES: usize = 4;
-/// Slow start ends at this share of the target (section 4.3).
+/// Fraction of the target at which slow start ends (section 4.3).
 const START_SHARE: f64 = 0.75;
 /// Constant of the multiplicative decrease (section 4.2).
 const DECREASE: f64 = 1.0;
-/// A slowdown rests for two round trips, and the next one comes after nine times the time that it
-/// took in all (section 4.4).
+/// Number of round trips that a slowdown stays at the smallest window (section 4.4).
 const REST_ROUNDS: u64 = 2;
+/// Time between two slowdowns, in multiples of the duration of the last one with its slow start
+/// (section 4.4).
 const BETWEEN_SLOWDOWNS: u64 = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Steady,
-    /// At the least window until this time, to see the path without its own queue.
+    /// The window is the smallest one until this time, so that the path is measured without the
+    /// flow's own queue.
     Slowdown {
         until: Time,
         since: Time,
     },
-    /// Back to the window from before.
+    /// Slow start back to the window from before the slowdown.
     SlowStart {
         since: Time,
     },
 }
 
+/// The congestion control LEDBAT++.
 #[derive(Clone, Debug)]
 pub struct Ledbat {
     window: RealWindow,
-    /// Least round trip of each of the last minutes, the present one last.
+    /// Least round-trip time of each of the last minutes, the present one last.
     base_rtts: VecDeque<Span>,
     minute: u64,
     current_rtts: VecDeque<Span>,
@@ -53,22 +57,26 @@ pub struct Ledbat {
 }
 
 impl Ledbat {
+    /// Returns the least round-trip time of the last minutes, which approximates the path without a
+    /// queue.
     fn base_rtt(&self) -> Span {
         self.base_rtts.iter().copied().min().unwrap_or_default()
     }
 
+    /// Returns the current queuing delay.
     fn queuing_delay(&self) -> Span {
         let current = self.current_rtts.iter().copied().min().unwrap_or_default();
         current - self.base_rtt()
     }
 
-    /// Slower growth where the round trip is short, for such a flow would else take more than
-    /// others (section 4.2).
+    /// Returns the factor that slows growth for short round trips, which would otherwise give the
+    /// flow more than its share (section 4.2).
     fn gain(&self) -> f64 {
         let base = self.base_rtt().max(Span::from_nanos(1)).as_nanos_f64();
         1.0 / (2.0 * TARGET.as_nanos_f64() / base).ceil().clamp(1.0, 16.0)
     }
 
+    /// Takes a sample of the round-trip time.
     fn record_rtt(&mut self, now: Time, rtt: Span) {
         let minute = now.since_start() / MINUTE;
         if self.base_rtts.is_empty() || minute > self.minute {
@@ -87,6 +95,7 @@ impl Ledbat {
         }
     }
 
+    /// Begins a slowdown, after which slow start leads back to the present window.
     fn begin_slowdown(&mut self, now: Time, srtt: Span) {
         self.window.ssthresh = self.window.cwnd;
         self.window.cwnd = LEAST_CWND_PKTS;
@@ -96,7 +105,7 @@ impl Ledbat {
         };
     }
 
-    /// Slow start, with the gain; true while it goes on.
+    /// Grows the window in slow start, scaled by the gain; false if slow start is over.
     fn slow_start(&mut self, acked: f64) -> bool {
         if self.window.cwnd >= self.window.ssthresh {
             return false;
@@ -105,8 +114,8 @@ impl Ledbat {
         true
     }
 
-    /// A packet times the gain in a round trip, less what delay above the target takes; at most
-    /// half of the window in a round trip (section 4.2).
+    /// Changes the window in congestion avoidance: it grows by the gain times one packet per round
+    /// trip, and falls with delay above the target, by at most half per round trip (section 4.2).
     fn avoid_congestion(&mut self, acked: f64) {
         let over = self.queuing_delay().as_nanos_f64() / TARGET.as_nanos_f64();
         let cwnd = self.window.cwnd;
@@ -158,8 +167,8 @@ impl CongestionControl for Ledbat {
             return;
         }
         if !self.left_slow_start {
-            // Delay ends the first slow start before loss does; the first slowdown follows two
-            // round trips later (section 4.4).
+            // Delay ends the first slow start, usually before a loss does. The first slowdown
+            // follows two round trips later (section 4.4).
             let late = self.queuing_delay().as_nanos_f64() > START_SHARE * TARGET.as_nanos_f64();
             if late || self.window.cwnd >= self.window.ssthresh {
                 self.left_slow_start = true;

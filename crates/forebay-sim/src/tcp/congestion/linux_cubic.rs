@@ -1,5 +1,5 @@
-//! CUBIC as Linux grows its window: RFC 9438's curve in whole packets, its Reno-friendly window
-//! always at α = 8/15, and HyStart, which ends slow start before the first loss.
+//! CUBIC as in Linux: RFC 9438's curve in whole packets, its Reno-friendly window always with α =
+//! 8/15, and HyStart, which ends slow start before the first loss.
 
 mod hystart;
 
@@ -11,17 +11,19 @@ use crate::number::share_of;
 use crate::tcp::Config;
 use hystart::HyStart;
 
-/// Share of the window kept, in units of 1/1024 (0.7 in RFC 9438 section 4.6).
+/// Multiplicative decrease factor, in units of 1/1024 (0.7 in RFC 9438 section 4.6).
 const BETA: u64 = 717;
 /// C of RFC 9438 section 5.1, in units of 1/1024 packets per cubed second.
 const C: u64 = 410;
-/// The clock of the curve: 1024 ticks a second.
+/// Ticks per second of the curve's clock.
 const TICKS_PER_S: u64 = 1024;
-/// The curve is looked at again no sooner than this where the window stands.
+/// Least time between two evaluations of the curve while the window does not change.
 const REFRESH: Span = Span::from_nanos(1_000_000_000 / 32);
-/// The curve rests for so long after a recovery, whose queue is still there.
+/// Time after the start of an epoch in which round-trip times are ignored, because the queue from
+/// before the recovery may still be there.
 const REST: Span = Span::from_secs(1);
 
+/// The congestion control `cubic` of Linux.
 #[derive(Clone, Debug)]
 pub struct LinuxCubic {
     window: WholeWindow,
@@ -30,28 +32,31 @@ pub struct LinuxCubic {
     payload_bytes: u16,
 }
 
-/// Where the window stands on the cubic.
+/// The state of the cubic curve.
 #[derive(Clone, Debug)]
 struct Curve {
-    /// Packets acknowledged for one more of the window.
+    /// Number of acknowledged packets for which the window grows by one.
     pkts_per_increase: u32,
-    /// Window before the last reduction, or less (fast convergence); zero before the first.
+    /// Window before the last reduction, or less with fast convergence; zero before the first
+    /// reduction.
     last_max: u32,
     last_cwnd: u32,
     updated_at: Time,
-    /// The plateau.
+    /// The window at the plateau.
     origin: u32,
-    /// From the epoch to the plateau.
+    /// Time from the epoch to the plateau, in ticks.
     k_ticks: u64,
     epoch: Option<Time>,
-    /// The window Reno would have, and packets acknowledged towards its next one.
+    /// The window that Reno would have.
     reno: u32,
+    /// Acknowledged packets that count towards the next increase of `reno`.
     reno_credit: u32,
-    /// Least round trip; zero before the first.
+    /// Least round-trip time; zero before the first sample.
     delay_min: Span,
     hystart: HyStart,
 }
 
+/// Converts a time to ticks, rounded down.
 fn ticks(span: Span) -> u64 {
     let ticks = u128::from(span.as_nanos()) * u128::from(TICKS_PER_S) / 1_000_000_000;
     u64::try_from(ticks).expect("there are fewer ticks than nanoseconds")
@@ -74,6 +79,7 @@ impl Curve {
         }
     }
 
+    /// Ends the epoch at a reduction of this window, and returns the new threshold.
     fn threshold(&mut self, cwnd: u32) -> u32 {
         self.epoch = None;
         // Fast convergence (RFC 9438 section 4.7).
@@ -84,7 +90,8 @@ impl Curve {
         share_of(cwnd, BETA, 1024).max(2)
     }
 
-    /// How many packets must be acknowledged for one more of the window; `acked` just were.
+    /// Returns the number of acknowledged packets for which the window grows by one; `acked` have
+    /// just been acknowledged.
     #[inline(always)]
     fn packets_per_increase(&mut self, cwnd: u32, acked: u32, now: Time) -> u32 {
         self.reno_credit += acked;
@@ -95,17 +102,17 @@ impl Curve {
         self.pkts_per_increase
     }
 
-    /// Finds anew how many packets must be acknowledged for one more of the window.
+    /// Updates the number of acknowledged packets for which the window grows by one.
     #[inline(never)]
     fn update_increase(&mut self, cwnd: u32, acked: u32, now: Time) {
-        // Never twice in a tick of the kernel's clock (HZ = 1000).
+        // The curve is evaluated at most once per tick of the kernel's clock (HZ = 1000).
         if self.epoch.is_none() || now.as_millis() != self.updated_at.as_millis() {
             self.last_cwnd = cwnd;
             self.updated_at = now;
             self.update_from_curve(cwnd, acked, now);
         }
-        // The Reno-friendly window (RFC 9438 section 4.3): one packet for every 15/8 windows,
-        // above the last maximum as below it.
+        // The Reno-friendly window (RFC 9438 section 4.3) grows by one packet for every 15/8
+        // windows, above the last maximum as well as below it.
         let reno_pkts_per_increase = (15 * cwnd / 8).max(1);
         while self.reno_credit > reno_pkts_per_increase {
             self.reno_credit -= reno_pkts_per_increase;
@@ -114,10 +121,12 @@ impl Curve {
         if self.reno > cwnd {
             self.pkts_per_increase = self.pkts_per_increase.min(cwnd / (self.reno - cwnd));
         }
-        // At most half as much again in a round trip (section 4.4).
+        // The window grows by at most half in a round trip (section 4.4).
         self.pkts_per_increase = self.pkts_per_increase.max(2);
     }
 
+    /// Sets the number of acknowledged packets per increase so that the window reaches the curve in
+    /// a round trip. Begins an epoch if there is none.
     fn update_from_curve(&mut self, cwnd: u32, acked: u32, now: Time) {
         let epoch = *self.epoch.get_or_insert_with(|| {
             self.reno_credit = acked;
@@ -128,7 +137,7 @@ impl Curve {
             self.k_ticks = whole_u64((below * 1024.0 / C as f64).cbrt() * TICKS_PER_S as f64);
             now
         });
-        // Where the curve is in a round trip, figure 1 of section 4.2.
+        // The value of the curve one round trip ahead, figure 1 of section 4.2.
         let at = ticks(now - epoch + self.delay_min);
         let off = u128::from(at.abs_diff(self.k_ticks)).pow(3) * u128::from(C);
         let change = u32::try_from(off >> 40).map_or(u32::MAX >> 2, |off| off.min(u32::MAX >> 2));
@@ -140,7 +149,8 @@ impl Curve {
             true => cwnd / (target - cwnd),
             false => 100 * cwnd,
         };
-        // Before the first loss nothing is known of the path: 5 % in a round trip at least.
+        // Before the first loss nothing is known about the path, so that the window grows by at
+        // least 5 % in a round trip.
         if self.last_max == 0 {
             self.pkts_per_increase = self.pkts_per_increase.min(20);
         }
@@ -148,7 +158,7 @@ impl Curve {
 }
 
 impl LinuxCubic {
-    /// Ends slow start where HyStart says so.
+    /// Ends slow start if HyStart requires it.
     #[inline(never)]
     fn watch_slow_start(&mut self, rtt: Span, sample: &AckSample) {
         let cwnd = self.window.cwnd;
@@ -182,7 +192,7 @@ impl CongestionControl for LinuxCubic {
     }
 
     fn on_sent(&mut self, now: Time, in_flight_pkts: u32, _app_limited: bool) {
-        // The curve stands still while nothing is sent.
+        // The curve does not advance while nothing is sent.
         if let (0, Some(epoch)) = (in_flight_pkts, &mut self.curve.epoch) {
             *epoch = (*epoch + (now - self.last_sent_at)).min(now);
         }
@@ -234,7 +244,7 @@ mod tests {
         testing::reduced(flow, Indication::Loss) as u32
     }
 
-    /// Of a least round trip of 60 ms.
+    /// Returns a window whose least round trip is 60 ms.
     fn flow(cwnd: u32) -> LinuxCubic {
         let mut curve = Curve::new(Time::ZERO, 0);
         curve.delay_min = 60 * MS;
@@ -249,14 +259,15 @@ mod tests {
         }
     }
 
-    /// After a reduction from `prior`.
+    /// Returns a window after a reduction from `prior`.
     fn reduced(prior: u32) -> LinuxCubic {
         let mut flow = flow(prior);
         flow.window.cwnd = fall(&mut flow);
         flow
     }
 
-    /// Round trips until the window has grown to `to`, two packets an ACK.
+    /// Returns the number of round trips until the window has grown to `to`, with two packets per
+    /// ACK.
     fn rounds_to(to: u32, flow: &mut LinuxCubic, rtt: Span) -> u64 {
         let (mut now, mut rounds) = (Time::ZERO, 0);
         while flow.window.cwnd < to {

@@ -1,11 +1,12 @@
-//! Reno's window as Linux counts it: whole packets, by packets acknowledged (`tcp_reno_*` of
-//! net/ipv4/tcp_cong.c).
+//! Reno with Linux's counting: the window has whole packets and grows with the number of
+//! acknowledged packets (`tcp_reno_*` of net/ipv4/tcp_cong.c).
 
 use forebay_units::Time;
 
 use super::{CongestionControl, CongestionEvent, Growth, WholeWindow};
 use crate::tcp::Config;
 
+/// The congestion control `reno` of Linux.
 #[derive(Clone, Debug)]
 pub struct LinuxReno(WholeWindow);
 
@@ -62,7 +63,7 @@ mod tests {
         let mut w = window(4);
         grow(&mut w, Time::ZERO, 2, Span::ZERO);
         assert_eq!(w.0.cwnd, 6);
-        // Four packets to the threshold, one left for congestion avoidance.
+        // Four packets reach the threshold, and one remains for congestion avoidance.
         grow(&mut w, Time::ZERO, 5, Span::ZERO);
         assert_eq!((w.0.cwnd, w.0.credit), (10, 1));
     }

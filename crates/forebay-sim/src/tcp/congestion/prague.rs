@@ -1,6 +1,6 @@
-//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): DCTCP's answer to marks, made fit
-//! for the Internet with L4S (RFC 9330). It paces, grows while it answers marks, and gets the
-//! rate of a flow of 25 ms where its round trip is shorter.
+//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): DCTCP's response to marks, made
+//! suitable for the Internet with L4S (RFC 9330). It is paced, grows also while it responds to
+//! marks, and below a round-trip time of 25 ms gets the rate of a flow with 25 ms.
 
 use forebay_units::cast::whole_u32;
 use forebay_units::{Span, Time};
@@ -10,52 +10,59 @@ use super::{
 };
 use crate::tcp::Config;
 
-/// Gain g of the estimate of the share of marks (section 2.4.2).
+/// Gain g of the estimated fraction of marked packets (section 2.4.2).
 const GAIN: f64 = 1.0 / 16.0;
-/// The pace is so much above the window in a round trip for half of a virtual one, and below it for
-/// the other: a step finds packets to mark in each, not all of one and none of the next
-/// (`RATE_OFFSET` of TCP Prague and UDP-Prague).
+/// Relative offset of the pacing rate from the window per round trip: positive in the first half of
+/// a virtual round trip, negative in the second. A step threshold then marks packets in each
+/// virtual round trip, instead of all in one and none in the next (`RATE_OFFSET` of TCP Prague and
+/// UDP-Prague).
 const PACE_OFFSET: f64 = 0.03;
-/// Below a window of two packets the pace alone holds the rate, down to 100 kbit/s (`MINIMUM_RATE`,
-/// `PRAGUE_MINRATE`).
+/// Least pacing rate, 100 kbit/s. Below a window of two packets the pacing alone determines the
+/// rate (`MINIMUM_RATE`, `PRAGUE_MINRATE`).
 const LEAST_BYTES_PER_S: f64 = 12_500.0;
-/// Shorter round trips grow and fall as one of this length (section 2.4.4).
+/// Least virtual round-trip time; flows with shorter round trips grow and fall as one with this
+/// time (section 2.4.4).
 const REFERENCE_RTT: Span = Span::from_millis(25);
 
+/// The congestion control Prague.
 #[derive(Clone, Debug)]
 pub struct Prague {
     window: RealWindow,
-    /// Estimate of the share of packets that are marked (section 2.4.2).
+    /// Estimated fraction of marked packets (section 2.4.2).
     alpha: f64,
-    /// Packets that arrived in this virtual round trip, and marked ones among them.
+    /// Packets that were delivered in this virtual round trip.
     delivered_pkts: u32,
+    /// Marked packets among them.
     ce_pkts: u32,
-    /// When the virtual round trip began; it is over at that time, once this number is acknowledged.
+    /// Start of the virtual round trip. It ends at `round_until` at the earliest, and not before
+    /// the number `round_end` is acknowledged.
     round_start: Time,
     round_until: Time,
     round_end: u32,
-    /// Until then a mark is part of a reduction that was made.
+    /// Until this time marks cause no further reduction.
     reduced_until: Time,
-    /// What the last reduction for marks has left, to which a loss in it adds.
+    /// Factor of the last reduction for marks, which a loss in the same round trip takes into
+    /// account.
     reduced_to: f64,
-    /// Marked packets among those of this ACK, which let nothing grow.
+    /// Marked packets that the present ACK reports, for which the window does not grow.
     ack_ce_pkts: u32,
-    /// Pace over that of the window.
+    /// Ratio of the pacing rate to the window per round trip.
     pace: f64,
     payload_bytes: f64,
 }
 
-/// A round trip as it counts for growth and reductions: the reference at least.
+/// Returns the virtual round-trip time for growth and reductions, which is at least the reference.
 fn virtual_rtt(srtt: Span) -> Span {
     srtt.max(REFERENCE_RTT)
 }
 
 impl Prague {
+    /// True if the window is below the threshold.
     fn in_slow_start(&self) -> bool {
         self.window.cwnd < self.window.ssthresh
     }
 
-    /// The estimate takes the share of marks of a virtual round trip.
+    /// Updates the estimate at the end of a virtual round trip, and begins the next one.
     fn end_round(&mut self, sample: &AckSample) {
         if self.delivered_pkts > 0 {
             let share = f64::from(self.ce_pkts) / f64::from(self.delivered_pkts);
@@ -67,8 +74,8 @@ impl Prague {
         self.round_until = sample.now + virtual_rtt(sample.srtt);
     }
 
-    /// The window falls by half of the share of marks, once in a virtual round trip (section
-    /// 2.4.3).
+    /// Reduces the window by half of the estimated fraction of marks, at most once per virtual
+    /// round trip (section 2.4.3).
     fn answer_marks(&mut self, sample: &AckSample) {
         if sample.now < self.reduced_until {
             return;
@@ -87,7 +94,7 @@ impl CongestionControl for Prague {
 
     const ANSWERS_MARKS: bool = true;
 
-    /// Its pace is what holds it back, and its window is a little more.
+    /// Pacing limits the flow; its window is slightly larger.
     const PACED: bool = true;
 
     fn new(config: &Config) -> Prague {
@@ -108,7 +115,8 @@ impl CongestionControl for Prague {
         }
     }
 
-    /// Two packets at least, and no fewer than the pace needs: it is the pace that holds them back.
+    /// Returns the window in whole packets: at least two, and at least what the pacing rate needs,
+    /// because pacing limits the flow.
     fn cwnd_pkts(&self) -> u32 {
         let cwnd = self.window.cwnd;
         match self.in_slow_start() {
@@ -138,9 +146,9 @@ impl CongestionControl for Prague {
         whole_u32(self.window.ssthresh.max(LEAST_CWND_PKTS))
     }
 
-    /// A packet in a virtual round trip, for what arrived without a mark (section 2.4.3): a
-    /// short round trip grows by the square of its share of the virtual one, which gives its
-    /// rate the slope of a flow with the longer round trip.
+    /// Grows the window by one packet per virtual round trip, for packets without a mark (section
+    /// 2.4.3). A flow with a short round trip grows by the square of its ratio to the virtual one,
+    /// so that its rate has the slope of a flow with the longer round trip.
     fn grow(&mut self, growth: &Growth) {
         let unmarked = f64::from(growth.acked_pkts.saturating_sub(self.ack_ce_pkts));
         if self.in_slow_start() {
@@ -151,8 +159,8 @@ impl CongestionControl for Prague {
         self.window.cwnd += unmarked * share * share / self.window.cwnd;
     }
 
-    /// A loss halves the window, what marks have taken in this round trip included (section
-    /// 2.4.3).
+    /// Halves the window for a loss. A reduction for marks in this round trip is part of the
+    /// halving (section 2.4.3).
     fn on_congestion_event(&mut self, event: &CongestionEvent) -> f64 {
         let taken = match event.indication {
             Indication::Loss => std::mem::replace(&mut self.reduced_to, 1.0).max(0.5),
@@ -161,7 +169,8 @@ impl CongestionControl for Prague {
         self.window.lower(self.window.cwnd / 2.0 / taken)
     }
 
-    /// The window in a round trip, up and down by a little; twice that in slow start (section 2.4.5).
+    /// Returns the pacing rate in bytes per second: about the window per round trip, or twice as
+    /// much in slow start (section 2.4.5).
     fn bytes_per_s(&self, pkts: u32, srtt: Span, payload_bytes: u16) -> f64 {
         let window = match self.in_slow_start() {
             true => 2.0 * self.window.cwnd.max(f64::from(pkts)),
@@ -202,7 +211,7 @@ mod tests {
     fn the_window_falls_by_half_the_share_of_marks() {
         let mut w = flow(100.0);
         let mut now = Time::ZERO;
-        // A quarter of the packets, for long.
+        // A quarter of the packets is marked for a long time.
         for _ in 0..200 {
             now += RTT;
             w.window.cwnd = 100.0;
@@ -221,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_short_round_trip_grows_as_one_of_25_ms() {
-        // Rates after a second: windows over round trips.
+        // The rates after a second are windows divided by round trips.
         let rate_gain = |rtt_ms: u64| {
             let mut w = flow(20.0);
             for round in 1..=1000 / rtt_ms {
@@ -241,7 +250,7 @@ mod tests {
         assert_eq!((w.cwnd_pkts(), w.ssthresh_pkts()), (2, 2));
         let rate = w.bytes_per_s(2, RTT, 1000);
         assert!((rate / 1.03 - 1000.0 / 0.05).abs() < 1.0, "{rate}");
-        // Marks take it down to 100 kbit/s, and no further.
+        // Marks reduce the rate to 100 kbit/s and no further.
         w.alpha = 1.0;
         for now in 1..100 {
             w.on_ack(&ack_sample(at(now * RTT), RTT, 1, 1));

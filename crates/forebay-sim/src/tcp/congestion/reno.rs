@@ -1,9 +1,10 @@
-//! Reno's window as ns-2 counts it: one packet an ACK in slow start, 1/cwnd an ACK in congestion
-//! avoidance (RFC 5681 section 3.1), half of it on congestion.
+//! Reno with ns-2's counting: the window grows by one packet per ACK in slow start and by 1/cwnd
+//! per ACK in congestion avoidance (RFC 5681 section 3.1), and congestion halves it.
 
 use super::{CongestionControl, CongestionEvent, Growth, RealWindow};
 use crate::tcp::Config;
 
+/// The congestion control of ns-2's Reno agents.
 #[derive(Clone, Debug)]
 pub struct Reno(RealWindow);
 

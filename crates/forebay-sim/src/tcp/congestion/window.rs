@@ -1,39 +1,46 @@
-//! The size of a window and its slow-start threshold: real numbers as in ns-2, or whole packets
-//! as in the Linux kernel.
+//! The congestion window and its slow-start threshold, as real numbers like in ns-2 or as whole
+//! packets like in the Linux kernel.
 
 use forebay_units::cast::whole_u32;
 
-/// Window and threshold, in packets.
+/// A congestion window and its slow-start threshold, in packets.
 pub trait Window {
+    /// Returns the congestion window.
     fn cwnd(&self) -> f64;
 
+    /// Sets the congestion window.
     fn set_cwnd(&mut self, pkts: f64);
 
+    /// Returns the slow-start threshold.
     fn ssthresh(&self) -> f64;
 
+    /// Sets the slow-start threshold.
     fn set_ssthresh(&mut self, pkts: f64);
 
-    /// Whole packets of the window.
+    /// Returns the congestion window in whole packets.
     #[inline]
     fn cwnd_pkts(&self) -> u32 {
         whole_u32(self.cwnd())
     }
 
-    /// Whole packets of the threshold.
+    /// Returns the slow-start threshold in whole packets.
     #[inline]
     fn ssthresh_pkts(&self) -> u32 {
         whole_u32(self.ssthresh())
     }
 }
 
+/// A window in real numbers, as in ns-2.
 #[derive(Clone, Debug)]
 pub struct RealWindow {
+    /// The congestion window.
     pub cwnd: f64,
+    /// The slow-start threshold.
     pub ssthresh: f64,
 }
 
 impl RealWindow {
-    /// One packet until the handshake is done: the SYN.
+    /// Creates the window of a connection before its handshake, which is one packet, the SYN.
     pub fn new(ssthresh_pkts: u32) -> RealWindow {
         RealWindow {
             cwnd: 1.0,
@@ -41,7 +48,8 @@ impl RealWindow {
         }
     }
 
-    /// Lowers the threshold to whole packets; returns the window to go on with.
+    /// Lowers the threshold to `lowered_pkts` in whole packets, at least 2; returns `lowered_pkts`
+    /// as the new window.
     pub fn lower(&mut self, lowered_pkts: f64) -> f64 {
         self.ssthresh = lowered_pkts.floor().max(2.0);
         lowered_pkts
@@ -70,19 +78,22 @@ impl Window for RealWindow {
     }
 }
 
-/// Threshold of [`WholeWindow`] before the first loss.
+/// The threshold of a [`WholeWindow`] before the first loss.
 pub const NO_THRESHOLD: u32 = u32::MAX >> 1;
 
+/// A window in whole packets, as in the Linux kernel.
 #[derive(Clone, Debug)]
 pub struct WholeWindow {
+    /// The congestion window.
     pub cwnd: u32,
+    /// The slow-start threshold.
     pub ssthresh: u32,
-    /// Packets acknowledged towards the next one of the window.
+    /// Acknowledged packets that count towards the next increase of the window.
     pub credit: u32,
 }
 
 impl WholeWindow {
-    /// One packet until the handshake is done: the SYN.
+    /// Creates the window of a connection before its handshake, which is one packet, the SYN.
     pub fn new() -> WholeWindow {
         WholeWindow {
             cwnd: 1,
@@ -91,12 +102,13 @@ impl WholeWindow {
         }
     }
 
+    /// True if the window is below the threshold.
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
-    /// One packet for each acknowledged in slow start (RFC 3465 without its limit); returns how
-    /// many are left for congestion avoidance, if it goes on with that.
+    /// Grows the window by the acknowledged packets in slow start (RFC 3465 without its limit).
+    /// Returns the number of packets that remain for congestion avoidance, if it follows.
     #[inline(always)]
     pub fn slow_start(&mut self, acked: u32) -> Option<u32> {
         if !self.in_slow_start() {
@@ -108,10 +120,10 @@ impl WholeWindow {
         (left > 0).then_some(left)
     }
 
-    /// One packet for every `each` acknowledged.
+    /// Grows the window by one packet for every `each` acknowledged packets.
     #[inline(always)]
     pub fn avoid_congestion(&mut self, each: u32, acked: u32) {
-        // Credit from when more were asked for.
+        // The credit may be from a time when more packets were required.
         if self.credit >= each {
             self.credit = 0;
             self.cwnd += 1;
@@ -121,7 +133,7 @@ impl WholeWindow {
         self.credit %= each;
     }
 
-    /// Lowers the threshold; returns the window to go on with.
+    /// Lowers the threshold; returns it as the new window.
     pub fn lower(&mut self, ssthresh: u32) -> f64 {
         self.credit = 0;
         self.ssthresh = ssthresh;

@@ -1,5 +1,6 @@
-//! A receiver as Linux's: quick ACKs at first, after marks and after a silence; a wait that fits the
-//! packets that come; and one ACK for several packets behind a gap.
+//! The ACK policy of Linux's receiver: quick ACKs at the start, after marks and after idle times; a
+//! delay that adapts to the intervals between packets; and compression, which sends one ACK for
+//! several packets behind a gap.
 
 use forebay_aqm::Ecn;
 use forebay_units::{Span, Time};
@@ -8,36 +9,42 @@ use super::{is_marked, AckPolicy, Block, Receiver, ReceiverStack, Reply};
 use crate::packet::{Flags, Packet};
 use crate::tcp::stacks::timer_wheel;
 
-/// Longest wait of an ACK (`TCP_DELACK_MAX`).
+/// Longest delay of an ACK (`TCP_DELACK_MAX`).
 const MOST_WAIT_MS: u8 = 200;
-/// Packets as near to each other as this do not wait longer than at least (half of `TCP_ATO_MIN`).
+/// Interval between packets up to which their ACKs' delay moves towards the least one (half of
+/// `TCP_ATO_MIN`).
 const NEAR_MS: u16 = 20;
-/// A receiver's timeout: before a round trip is known, and what it is longer at least.
+/// The receiver's own timeout before a round trip is known.
 const INITIAL_RTO_MS: u16 = 1000;
+/// The least difference between the receiver's timeout and the round-trip time.
 const LEAST_RTO_MARGIN_MS: u16 = 200;
-/// The handshake's round trip is kept in so many ms.
+/// Unit in which the round-trip time of the handshake is stored.
 const RTT_UNIT_MS: u16 = 8;
 
-/// ACKs that are not delayed after a mark: the sender's window may be small.
+/// Number of ACKs that are not delayed after a mark, because the sender's window may be small.
 const QUICK_AFTER_MARK: u8 = 2;
 
-/// A packet was ECN-capable.
+/// The bit that is set once a packet was ECN-capable.
 const CAPABLE: u8 = 4;
-/// One ACK for several packets behind a gap waits: `ack_due` is its time.
+/// The bit that is set while one ACK for several packets behind a gap waits until `ack_due`.
 const COMPRESSED: u8 = 8;
-/// ACKs that told of packets behind the gap since the edge moved last: the lowest bit of two.
+/// The lower of two bits that count duplicate ACKs since data last became deliverable.
 const DUPLICATE: u8 = 16;
+/// The two bits of that count.
 const DUPLICATES: u8 = 3 * DUPLICATE;
 
-/// After so many duplicate ACKs (`TCP_FASTRETRANS_THRESH`) a receiver of Linux joins what they say
-/// for a millisecond and the slack of its timer (`__tcp_ack_snd_check`; `net.ipv4.tcp_comp_sack_*`).
-/// Left out: below a round trip of 3 ms it is a third of that, and 44 packets end it.
+/// Time for which a compressed ACK waits: a millisecond and the slack of its timer. Linux
+/// compresses ACKs after three duplicate ACKs (`TCP_FASTRETRANS_THRESH`, `__tcp_ack_snd_check`,
+/// `net.ipv4.tcp_comp_sack_*`).
+///
+/// Not modelled: below a round-trip time of 3 ms the kernel waits for a third of it, and 44 packets
+/// end the wait.
 const COMPRESSION: Span = Span::from_micros(1010);
-/// A report of more blocks than so many is not joined with what it would push out
-/// (`TCP_SACK_BLOCKS_EXPECTED`).
+/// Number of SACK blocks from which on a packet that opens another block ends the compression,
+/// because it would push out a block (`TCP_SACK_BLOCKS_EXPECTED`).
 const EXPECTED_BLOCKS: usize = 2;
 
-/// The stack of a receiver with quick ACKs.
+/// The receiver stack of Linux, which has quick ACKs.
 pub struct LinuxReceiver;
 
 impl ReceiverStack for LinuxReceiver {
@@ -48,7 +55,7 @@ impl ReceiverStack for LinuxReceiver {
         }
     }
 
-    /// Until the first ACKs are sent every packet comes here.
+    /// Takes note of a packet behind a gap before the first data packet in order has arrived.
     fn on_packet_behind_gap(receiver: &mut Receiver, now: Time, packet: &Packet, acks: &AckPolicy) {
         if let (Some(least_ms), 0) = (least_wait_ms(acks), receiver.wait_ms) {
             receiver.note_interval(now, packet.seq, packet.flags, acks, least_ms);
@@ -70,9 +77,9 @@ impl ReceiverStack for LinuxReceiver {
             if packet.seq < receiver.next {
                 receiver.hurry(acks.quick, acks);
             }
-            // One that is not ECN-capable among others that are has been sent again.
+            // A packet without ECT in an ECN-capable connection is a retransmission.
             let again = ecn == Ecn::NotEct && receiver.seen & CAPABLE != 0;
-            // The mark on a packet that says CWR is the first of the next ones.
+            // A mark on a packet with CWR is the first mark of the next round of echoes.
             let first_mark = is_marked(packet) && (!receiver.echo() || packet.flags.ecn_signal());
             if again || first_mark && !acks.counts_marks {
                 receiver.hurry(QUICK_AFTER_MARK, acks);
@@ -81,10 +88,10 @@ impl ReceiverStack for LinuxReceiver {
                 receiver.seen |= CAPABLE;
             }
         }
-        // A sender that has reduced its window may wait for this very ACK (`tcp_ecn_accept_cwr` of
-        // include/net/tcp_ecn.h; a count of marks has no CWR).
+        // A sender that has reduced its window may be waiting for exactly this ACK
+        // (`tcp_ecn_accept_cwr` of include/net/tcp_ecn.h; ACKs with counts of marks have no CWR).
         let reduced = packet.flags.ecn_signal() && (!acks.counts_marks || acks.echoes_changes);
-        // An application that has read all of a write has its ACK sent (`tcp_cleanup_rbuf`).
+        // When an application has read a complete write, the ACK is sent (`tcp_cleanup_rbuf`).
         let pushed = packet.flags.push();
         let quick = receiver.quick > 0;
         receiver.quick = receiver.quick.saturating_sub(u8::from(!syn));
@@ -112,16 +119,16 @@ impl ReceiverStack for LinuxReceiver {
     }
 }
 
-/// Returns the least wait of an ACK in ms; `None` where the wait is `delay` at all times, since the
-/// kernel has none so long, or so short.
+/// Returns the least delay of an ACK in ms. `None` means that every delay is `delay`, because the
+/// kernel allows none so long or so short.
 fn least_wait_ms(acks: &AckPolicy) -> Option<u8> {
     let ms = u8::try_from(acks.delay.as_millis()).ok()?;
     (1..=MOST_WAIT_MS).contains(&ms).then_some(ms)
 }
 
 impl Receiver {
-    /// The ACK that waits is due: when it was. One that nothing came to join may wait longer the next
-    /// time (`tcp_delack_timer_handler`).
+    /// Ends the delay of an ACK and returns the time at which it was due. The next delay may be
+    /// longer if no further packet arrived in time (`tcp_delack_timer_handler`).
     pub fn take_due(&mut self) -> Time {
         match self.seen & COMPRESSED {
             0 => self.wait_ms = self.bounded_wait_ms(u16::from(self.wait_ms) * 2),
@@ -130,7 +137,7 @@ impl Receiver {
         std::mem::replace(&mut self.ack_due, Time::NEVER)
     }
 
-    /// The receiver's own timeout, which it has from the handshake alone.
+    /// Returns the receiver's own timeout, for which only the handshake's round trip is known.
     fn rto_ms(&self) -> u16 {
         match u16::from(self.rtt_8ms) * RTT_UNIT_MS {
             0 => INITIAL_RTO_MS,
@@ -138,15 +145,16 @@ impl Receiver {
         }
     }
 
+    /// Returns this delay, limited by the receiver's timeout and the longest delay.
     fn bounded_wait_ms(&self, ms: u16) -> u8 {
         u8::try_from(ms.min(self.rto_ms())).map_or(MOST_WAIT_MS, |ms| ms.min(MOST_WAIT_MS))
     }
 
-    /// Takes note of when a packet comes in order (`tcp_event_data_recv`).
+    /// Takes note of the arrival time of a packet in order (`tcp_event_data_recv`).
     ///
-    /// The first one behind the SYN, with data or without and in order or not, ends the handshake,
-    /// whose round trip it gives. After a silence of more than a timeout the sender's window is
-    /// small, and ACKs do not wait for a while.
+    /// The first packet behind the SYN ends the handshake and yields its round-trip time, with or
+    /// without data and even out of order. After an idle time longer than a timeout the sender's
+    /// window is small, so that some ACKs are not delayed.
     #[inline(always)]
     fn note_interval(&mut self, now: Time, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
         let [low, high, ..] = now.as_millis().to_le_bytes();
@@ -159,6 +167,7 @@ impl Receiver {
         self.fit_wait(gap_ms, seq, flags, acks, least_ms);
     }
 
+    /// Adapts the delay of ACKs to the time `gap_ms` since the last packet in order.
     #[inline(never)]
     fn fit_wait(&mut self, gap_ms: u16, seq: u32, flags: Flags, acks: &AckPolicy, least_ms: u8) {
         if seq == 0 {
@@ -167,7 +176,7 @@ impl Receiver {
         let wait_ms = u16::from(self.wait_ms);
         if wait_ms == 0 {
             if self.rtt_8ms == 0 {
-                // A SYN+ACK that is sent again, after a second, tells no round trip.
+                // A retransmitted SYN+ACK, which leaves after a second, yields no round-trip time.
                 let known = gap_ms < INITIAL_RTO_MS;
                 let units = (gap_ms + RTT_UNIT_MS / 2) / RTT_UNIT_MS;
                 self.rtt_8ms =
@@ -176,7 +185,7 @@ impl Receiver {
             if seq == self.next && !flags.bare() {
                 self.wait_ms = least_ms;
             } else if self.rtt_8ms == 0 {
-                // Nor does what follows.
+                // Then the next packet yields none, either: it must not count from this one.
                 self.last_ms = self.last_ms.wrapping_sub(gap_ms);
             }
         } else if gap_ms <= NEAR_MS {
@@ -188,7 +197,7 @@ impl Receiver {
         }
     }
 
-    /// How long an ACK waits that is held back now (`tcp_send_delayed_ack`).
+    /// Returns the delay of an ACK that is delayed now (`tcp_send_delayed_ack`).
     fn wait(&self, least_ms: u8) -> Span {
         let mut ms = u16::from(self.wait_ms);
         if self.wait_ms > least_ms && self.rtt_8ms > 0 {
@@ -198,13 +207,13 @@ impl Receiver {
         Span::from_millis(ms.into())
     }
 
-    /// ACKs do not wait for a while (`tcp_enter_quickack_mode`).
+    /// Sends at least the next `acks` ACKs without delay (`tcp_enter_quickack_mode`).
     fn hurry(&mut self, acks: u8, policy: &AckPolicy) {
         self.quick = self.quick.max(acks);
         self.wait_ms = least_wait_ms(policy).unwrap_or(0);
     }
 
-    /// The ACK that told of several packets leaves now, before another packet is taken.
+    /// Ends the wait of a compressed ACK, which leaves now, before another packet is taken.
     pub fn end_compression(&mut self) {
         if self.seen & COMPRESSED != 0 {
             self.set_seen(COMPRESSED, false);
@@ -212,15 +221,15 @@ impl Receiver {
         }
     }
 
-    /// True if the ACK that waits tells of blocks among which there is no place for this packet
+    /// True if a compressed ACK waits and this packet would push one of its blocks out
     /// (`tcp_sack_new_ofo_skb`).
     #[inline]
     pub(super) fn is_pushed_out_by(&self, seq: u32) -> bool {
         self.seen & COMPRESSED != 0 && self.opens_block(seq)
     }
 
-    /// Whether a packet behind the gap joins none of the blocks that were changed last, of which there
-    /// are some already.
+    /// True if a packet behind a gap joins none of the `EXPECTED_BLOCKS` most recently changed
+    /// blocks, and there are that many.
     fn opens_block(&self, seq: u32) -> bool {
         let touches = |&(start, end): &Block| seq + 1 >= start && seq <= end;
         seq > self.next
@@ -228,14 +237,14 @@ impl Receiver {
             && !self.held[..EXPECTED_BLOCKS].iter().any(touches)
     }
 
-    /// What becomes of the ACK of a packet that comes while others are held: none if it leaves now.
+    /// Decides on the ACK of a packet that arrives at a gap; `None` if the ACK leaves now.
     #[inline(never)]
     fn compress(&mut self, now: Time, delivered: u32, patient: bool) -> Option<Reply> {
         let joins = patient && delivered <= 1 && !self.held.is_empty();
         if delivered > 0 {
             self.set_seen(DUPLICATES, false);
         }
-        // One that leaves now tells what waited.
+        // An ACK that leaves now also reports the packets of the one that waited.
         if !joins {
             self.set_seen(COMPRESSED, false);
             return None;
@@ -264,7 +273,7 @@ mod tests {
         at(Span::from_micros(us))
     }
 
-    /// A receiver of Linux that waits for packet 10, with its quick ACKs used up.
+    /// Returns a Linux receiver that expects packet 10 and has no quick ACKs left.
     fn with_a_gap() -> Receiver {
         let mut r = Receiver::new();
         (0..10).for_each(|seq| {
@@ -280,7 +289,7 @@ mod tests {
             let (reply, _) = r.receive(at, &data(seq), &LINUX);
             (reply, r.ack_due)
         };
-        // Three duplicate ACKs begin a recovery at once.
+        // Three duplicate ACKs leave at once, so that the sender begins its recovery.
         for seq in 11..14 {
             assert_eq!(take(Time::ZERO, seq), (Reply::Now, Time::NEVER));
         }
@@ -289,11 +298,12 @@ mod tests {
         assert_eq!(take(us(600), 15), (Reply::Nothing, due));
         assert_eq!(r.take_due(), due);
         assert_eq!(r.blocks(), [(11, 16)]);
-        // What fills the gap is told at once, with what waits.
+        // The packet that fills the gap is acknowledged at once, together with those whose ACK
+        // waits.
         assert_eq!(r.receive(us(700), &data(17), &LINUX).0, Reply::Later);
         assert_eq!(r.receive(us(800), &data(10), &LINUX).0, Reply::Now);
         assert_eq!((r.ack_due, r.next()), (Time::NEVER, 16));
-        // The edge has moved: three more duplicates leave at once.
+        // Data has become deliverable, so that three more duplicate ACKs leave at once.
         assert_eq!(r.receive(us(900), &data(18), &LINUX).0, Reply::Now);
     }
 
@@ -304,7 +314,7 @@ mod tests {
             r.receive(Time::ZERO, &data(seq), &LINUX);
         }
         assert!(r.ack_due < Time::NEVER);
-        // One of both blocks goes on; another begins.
+        // The first packet extends one of both blocks; the second begins another block.
         assert!(!r.ends_run(&data(15), &LINUX));
         assert!(r.ends_run(&data(17), &LINUX));
         r.end_compression();
@@ -330,7 +340,7 @@ mod tests {
             .collect()
         };
         assert_eq!(replies(0..7), [Now, Now, Now, Now, Later, Now, Later]);
-        // The mark on 7, and one more.
+        // ACKs leave at once for the mark on packet 7, and for one more packet.
         assert_eq!(replies(7..11), [Now, Now, Later, Now]);
         // The sender says that it has reduced its window.
         let mut answer = data(11);
@@ -340,8 +350,8 @@ mod tests {
         let mut next = data(12);
         next.traffic_class.set_ecn(Ecn::Ect0);
         assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
-        // One that is not ECN-capable among others is a repetition, and the next one's ACK does
-        // not wait either.
+        // A packet that is not ECN-capable among others that are is a retransmission. The ACK of
+        // the next packet is not delayed, either.
         r.receive(Time::ZERO, &data(13), &quick);
         next.seq = 14;
         assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Now);
@@ -356,7 +366,8 @@ mod tests {
         let mut marked = data(0);
         r.receive(Time::ZERO, &marked, &LINUX);
         marked.traffic_class.set_ecn(Ecn::Ce);
-        // As in a guest: two packets in flight, all marked, and CWR on each second one. No ACK waits.
+        // As in a guest: two packets are in flight, all are marked, and each second one has CWR. No
+        // ACK is delayed.
         for seq in 1..9 {
             marked.seq = seq;
             marked.flags = Flags::of_tcp(seq % 2 == 0);
@@ -371,7 +382,7 @@ mod tests {
         ..AT_ONCE
     };
 
-    /// A receiver whose handshake has taken so long, at this time, with no quick ACKs left.
+    /// Returns a receiver whose handshake has taken `rtt_ms` and that has no quick ACKs left.
     fn linux(rtt_ms: u64) -> Receiver {
         let mut r = Receiver::new();
         r.receive(Time::ZERO, &data(0), &LINUX);
@@ -382,13 +393,13 @@ mod tests {
     #[test]
     fn acks_do_not_wait_after_a_silence() {
         use Reply::{Later, Now};
-        // A timeout of 60 and 200 ms.
+        // The timeout is 60 + 200 ms.
         for (gap_ms, reply) in [(250, Later), (270, Now)] {
             let mut r = linux(60);
             let now = at((60 + gap_ms) * MS);
             assert_eq!(r.receive(now, &data(2), &LINUX).0, reply, "{gap_ms}");
         }
-        // Nor after what was here already.
+        // ACKs are not delayed after a packet that had arrived before, either.
         let mut r = linux(60);
         let two = AckPolicy { quick: 2, ..LINUX };
         let replies = [1, 2, 3].map(|seq| r.receive(at(70 * MS), &data(seq), &two).0);
@@ -401,11 +412,12 @@ mod tests {
             flags: Flags::of_tcp(false).with_bare(true),
             ..data(1)
         };
-        // Of 60 ms, and data after a while; of more than a second, which tells nothing.
+        // One handshake takes 60 ms and data follows after a while; the other takes more than a
+        // second and yields no round-trip time.
         for (first, rtt_ms, rto_ms) in [
             (bare, 60, 64 + 200),
             (bare, 1200, 1000),
-            // Of a first window of which the last packet alone was not lost.
+            // All packets of the first window except the last one were lost.
             (data(9), 60, 64 + 200),
             (data(9), 1200, 1000),
         ] {
@@ -416,7 +428,7 @@ mod tests {
             assert_eq!(r.next(), 1);
             r.receive(at((rtt_ms + 240) * MS), &data(1), &LINUX);
             assert_eq!(r.rto_ms(), rto_ms);
-            // It waits as one does that has had one packet of data.
+            // Its ACKs are delayed like those of a receiver that has had one data packet.
             assert_eq!(u64::from(r.wait_ms), LINUX.delay.as_millis());
         }
     }
@@ -436,8 +448,8 @@ mod tests {
             };
             gaps_ms.iter().map(&mut wait).collect()
         };
-        // To the tick after 40, 80 and 120 ms, which is the round trip; a tick is of 8 ms from 63 on.
-        // Packets that are near to each other bring it back.
+        // The delays end at the tick after 40, 80 and 120 ms, of which the last is the round trip;
+        // ticks have 8 ms from 63 ms on. Packets at short intervals reduce the delay again.
         let waits = waits_ms(&[240, 240, 240, 10, 10, 10]);
         assert!(waits[0] == 41 && (80..=88).contains(&waits[1]), "{waits:?}");
         assert!((120..=128).contains(&waits[2]), "{waits:?}");
@@ -460,10 +472,11 @@ mod tests {
             };
             (0..9).map(reply).collect::<Vec<_>>()
         };
-        // 4 would wait; 7 acknowledges 6 as well, and 8 waits as it would have.
+        // The ACK of 4 would be delayed without PSH. The ACK of 7 covers 6 as well, and that of 8
+        // is delayed as usual.
         let all = [Now, Now, Later, Now, Now, Later, Now, Now, Later];
         assert_eq!(replies(linux), all);
-        // ns-2's receiver does not look at it.
+        // ns-2's receiver ignores PSH.
         let all = [Now, Later, Now, Later, Now, Later, Now, Later, Now];
         assert_eq!(replies(DELAYED), all);
     }

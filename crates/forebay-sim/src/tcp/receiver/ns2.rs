@@ -1,11 +1,11 @@
-//! A receiver as ns-2's: an ACK that is delayed waits for the next packet, or for a time that is the
-//! same throughout.
+//! The ACK policy of ns-2's receiver: a delayed ACK waits for the next packet or for a constant
+//! time.
 
 use forebay_units::Time;
 
 use super::{AckPolicy, Receiver, ReceiverStack};
 
-/// The stack of a receiver without quick ACKs.
+/// The receiver stack of ns-2, which has no quick ACKs.
 pub struct Ns2Receiver;
 
 impl ReceiverStack for Ns2Receiver {

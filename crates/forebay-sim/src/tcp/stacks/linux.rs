@@ -1,8 +1,9 @@
-//! TCP as the Linux kernel sends it (net/ipv4/tcp_input.c, tcp_output.c and tcp_timer.c of 6.18):
-//! a scoreboard, RACK and tail loss probes (RFC 8985), PRR (RFC 9937), F-RTO (RFC 5682), timeouts
-//! with a floor on the deviation, and delivery rates.
+//! The sending side of TCP as in the Linux kernel (net/ipv4/tcp_input.c, tcp_output.c and
+//! tcp_timer.c of 6.18): a scoreboard, RACK and tail loss probes (RFC 8985), PRR (RFC 9937), F-RTO
+//! (RFC 5682), timeouts with a minimum of the deviation's term, and delivery rates.
 //!
-//! Left out: undoing a reduction for what DSACKs tell (the receiver sends none), SACK reneging, and the restart after idle.
+//! Not modelled: undoing a reduction because of DSACKs (the receiver sends none), SACK reneging,
+//! and the slow-start restart after idle times.
 
 mod prr;
 mod rack;
@@ -32,42 +33,42 @@ use rtt::Rtt;
 use scoreboard::Scoreboard;
 use writes::Writes;
 
-/// Where the sender stands (the kernel's `icsk_ca_state`). The order matters.
+/// The state of the sender (the kernel's `icsk_ca_state`). Comparisons use the order of the states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum CaState {
     Open,
-    /// Something is missing, but may be on its way.
+    /// Packets are missing, but may still be under way.
     Disorder,
     /// The window is being reduced for a mark.
     Cwr,
-    /// Packets are lost, and the window is being reduced.
+    /// Packets were lost, and the window is being reduced.
     Recovery,
-    /// After a timeout.
+    /// A timeout has occurred.
     Loss,
 }
 
-/// What the one timer stands for.
+/// The purpose of the sender's only timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
     None,
     Retransmit,
-    /// Tail loss probe.
+    /// A tail loss probe.
     Probe,
-    /// What is late now is lost then.
+    /// The end of the reordering window, when packets that are still missing count as lost.
     Reordering,
 }
 
-/// What an ACK asks to send before new data.
+/// The packets that an ACK requires to be sent before other new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retransmit {
     Nothing,
     Lost,
-    /// F-RTO sends new data instead.
+    /// New data instead of lost packets, for F-RTO.
     New,
 }
 
-/// A connection's sending state. Of its numbers `una`, `next`, `max_sent` and `limit` are those
-/// of every sender.
+/// The sending state of a connection. Its numbers `una`, `next`, `max_sent` and `limit` are in
+/// [`Connection`], as for every sender.
 #[derive(Clone, Debug)]
 pub struct Linux<C> {
     connection: Connection,
@@ -77,67 +78,71 @@ pub struct Linux<C> {
     rack: Rack,
     prr: Prr,
     rtt: Rtt,
-    /// Recovery, or a reduction, is over when this number is acknowledged.
+    /// Recovery or a reduction ends when this number is acknowledged.
     high_seq: u32,
     timer: Timer,
-    /// A probe is out: the next number when it was sent, and whether it repeats a packet.
+    /// A probe under way: the next number when it was sent, and true if it repeats a packet.
     probe: Option<(u32, bool)>,
-    /// Timeouts since anything new was acknowledged.
+    /// Number of timeouts since new data was acknowledged.
     timeouts: u32,
     syn_timeouts: u32,
-    /// Of its packets: as configured, unless a SYN was lost.
+    /// The ECN field of its packets: as configured, unless a SYN was lost.
     ect: Ecn,
-    /// F-RTO is looking whether the timeout came too early.
+    /// True while F-RTO examines whether the timeout was spurious.
     frto: bool,
-    /// Window and threshold to go back to if it did.
+    /// Window and threshold to restore if the timeout was spurious.
     before_timeout: Option<(u32, u32)>,
-    /// The reduction under way was for a loss that may not be one (`undo_marker`).
+    /// True if the reduction under way may be undone (`undo_marker`).
     may_undo: bool,
-    /// Whether the window was in the way in the last round trip, and how much of it was used.
+    /// True if the window limited the sender in the last round trip.
     cwnd_limited: bool,
+    /// Largest number of unacknowledged packets in that round trip.
     max_packets_out: u32,
     cwnd_usage_seq: u32,
     last_sent_at: Time,
     receive_window: ReceiveWindow,
     writes: Writes,
-    /// Where the window asks for rates.
+    /// The sampler of delivery rates, if the congestion control uses them.
     rates: Option<Box<RateSampler>>,
 }
 
-/// What an ACK has said so far.
+/// The news of an ACK, collected during its processing.
 #[derive(Clone, Copy, Debug, Default)]
 struct AckReport {
-    /// Packets that have arrived, by number or by SACK.
+    /// Packets newly reported as arrived, by number or by SACK.
     delivered: u32,
-    /// The first unacknowledged packet moved on.
+    /// True if packets were acknowledged by number.
     una_advanced: bool,
     sacked: bool,
     ece: bool,
-    /// A packet from before the timeout that was sent once has arrived.
+    /// True if a packet from before the timeout that was sent only once has arrived.
     first_copy: bool,
-    /// The first packet was sent again so lately that this answers the copy before.
+    /// True if the first packet was retransmitted so recently that this ACK is for the earlier
+    /// copy.
     delayed: bool,
-    /// Packets newly marked lost, and whether some of them had been sent again.
+    /// Packets newly marked lost.
     lost: u32,
+    /// True if retransmissions are among them.
     lost_copies: bool,
+    /// True if the timer is to be set again.
     set_timer: bool,
-    /// Newly reported as marked.
+    /// Packets newly reported as marked.
     ce_pkts: u32,
     rtt: Option<Span>,
     prior_in_flight_pkts: u32,
 }
 
-/// When the first and the last packet were sent that an ACK reports, of those that were sent once,
-/// and what else it says of them.
+/// Facts about the packets that an ACK reports: the sending times of the first and the last one
+/// among those sent only once, and more.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deliveries {
-    /// Of those that it reports by number.
+    /// Sending times of the first and last packet reported by number.
     acked: Option<(Time, Time)>,
-    /// Of those that it reports by SACK.
+    /// Sending times of the first and last packet reported by SACK.
     sacked: Option<(Time, Time)>,
-    /// A packet that was sent again is acknowledged by number.
+    /// True if a retransmitted packet is acknowledged by number.
     copy_acked: bool,
-    /// How far packets have arrived behind later ones, at most.
+    /// Largest distance by which packets have arrived behind later ones.
     behind_pkts: u32,
 }
 
@@ -180,7 +185,7 @@ impl<C: CongestionControl> TcpSender for Linux<C> {
             self.process_on_slow_path(ack, step);
             self.send_new(step);
         } else if !self.send_new(step) {
-            // The timer of what was sent counts from now otherwise.
+            // If new data had been sent, its timer would be set already.
             self.set_timer(step);
         }
     }
@@ -233,11 +238,12 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
+    /// True while the window is being reduced.
     fn reducing(&self) -> bool {
         matches!(self.state, CaState::Cwr | CaState::Recovery)
     }
 
-    /// Whether the window was what held the sender back (`tcp_is_cwnd_limited`).
+    /// True if the window limited the sender (`tcp_is_cwnd_limited`).
     #[inline(always)]
     fn is_cwnd_limited(&self) -> bool {
         let cwnd = self.congestion.cwnd_pkts();
@@ -245,7 +251,7 @@ impl<C: CongestionControl> Linux<C> {
             || cwnd < self.congestion.ssthresh_pkts() && cwnd < 2 * self.max_packets_out
     }
 
-    /// Tells the window how fast packets are delivered.
+    /// Takes a sample of the delivery rate and passes it to the congestion control.
     fn sample_rate(&mut self, report: &AckReport, step: &SenderStep) {
         let Some(rates) = &mut self.rates else {
             return;
@@ -261,7 +267,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// What a window is told of a rate, after what this report says.
+    /// Builds the sample for the congestion control from a delivery rate and the report of an ACK.
     #[inline(always)]
     fn rate_sample(&self, rate: Option<DeliveryRate>, report: &AckReport, now: Time) -> RateSample {
         let (delivered_pkts, delivered_at) = match &self.rates {
@@ -289,23 +295,23 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// Packets can be marked.
+    /// True if packets can be marked.
     #[inline]
     fn ecn(&self) -> bool {
         self.ect != Ecn::NotEct
     }
 
-    /// The SYN is acknowledged.
+    /// Ends the handshake when the SYN is acknowledged, and sends the first data.
     fn end_handshake(&mut self, ack: &Ack, step: &mut SenderStep) {
         if ack.next == 0 {
             return;
         }
         self.apply_ack(ack, step);
         if let Some(rates) = &mut self.rates {
-            // The SYN tells no rate.
+            // The SYN yields no delivery rate.
             rates.sample(self.connection.una, step.now, Span::MAX, 0);
         }
-        // The kernel forgives one lost SYN, and RFC 6298 section 5.7 none.
+        // The kernel keeps the initial window after one lost SYN; RFC 6298 section 5.7 would not.
         let start = Established::of(&self.connection, step, self.syn_timeouts > 1, self.rtt.srtt);
         self.congestion.on_established(&start);
         self.timeouts = 0;
@@ -314,9 +320,11 @@ impl<C: CongestionControl> Linux<C> {
         self.send_new(step);
     }
 
-    /// Takes an ACK that says nothing but that packets have arrived, each of them sent once and in
-    /// their order, outside of recovery: what [`Self::process_on_slow_path`] does then, and no more.
-    /// False, and nothing done, where it acknowledges what was not sent.
+    /// Takes an ACK that only reports packets, each sent once and arrived in order, outside of
+    /// recovery.
+    ///
+    /// The result is that of [`Self::process_on_slow_path`]. Returns false, and does nothing, if
+    /// the ACK acknowledges packets that were not sent.
     #[inline(always)]
     fn process_on_fast_path(&mut self, ack: &Ack, step: &mut SenderStep) -> bool {
         let (now, una, next) = (step.now, ack.next, self.connection.next);
@@ -368,7 +376,7 @@ impl<C: CongestionControl> Linux<C> {
         true
     }
 
-    /// Takes an ACK, looks for losses and repairs them.
+    /// Takes an ACK, detects losses and repairs them.
     fn process_on_slow_path(&mut self, ack: &Ack, step: &mut SenderStep) {
         let mut report = self.apply_ack(ack, step);
         self.process_probe_ack(&report);
@@ -387,7 +395,7 @@ impl<C: CongestionControl> Linux<C> {
         self.send_in_recovery(retransmit, step);
     }
 
-    /// Takes what an ACK says: what has arrived, and how long it took.
+    /// Updates the scoreboard, RACK and the round-trip time with an ACK, and returns its news.
     fn apply_ack(&mut self, ack: &Ack, step: &mut SenderStep) -> AckReport {
         let now = step.now;
         let mut report = AckReport {
@@ -430,8 +438,9 @@ impl<C: CongestionControl> Linux<C> {
                     .offer_behind(una, held_pkts, highest + 1);
             }
         }
-        // A SACK moves the timer only if its packet was sent before the head was (last) sent:
-        // else a lost copy's timeout would be put off on and on.
+        // A SACK restarts the timer only if its packet was sent before the first unacknowledged
+        // packet was last sent. Otherwise the timeout of a lost retransmission would be postponed
+        // again and again.
         report.set_timer = report.una_advanced
             || match (deliveries.sacked, self.scoreboard.head()) {
                 (Some((first_sent_at, _)), Some(head)) => first_sent_at < head.sent_at,
@@ -440,7 +449,8 @@ impl<C: CongestionControl> Linux<C> {
         report
     }
 
-    /// Takes each packet that an ACK reports for the first time.
+    /// Updates the scoreboard, RACK and the rate sampler with each packet that an ACK reports for
+    /// the first time.
     fn take_deliveries(&mut self, ack: &Ack, now: Time, report: &mut AckReport) -> Deliveries {
         let mut deliveries = Deliveries::default();
         let (rack, high, min_rtt) = (&mut self.rack, self.high_seq, self.rtt.min_rtt);
@@ -469,7 +479,7 @@ impl<C: CongestionControl> Linux<C> {
         deliveries
     }
 
-    /// Takes the round trip that an ACK gives, if it gives one.
+    /// Updates the round-trip time if the ACK yields a sample.
     fn take_round_trip(
         &mut self,
         deliveries: &Deliveries,
@@ -479,8 +489,9 @@ impl<C: CongestionControl> Linux<C> {
     ) {
         let now = step.now;
         let Connection { una, next, .. } = self.connection;
-        // A packet sent once tells the round trip, first by number, then by SACK; failing both,
-        // the timestamp of the packet that moved the edge does, a copy as it may be.
+        // The sample comes from a packet that was sent once, preferably acknowledged by number,
+        // else by SACK. Without either, it comes from the timestamp of the first unacknowledged
+        // packet, which may be a retransmission.
         let by_number = deliveries.acked.filter(|_| !deliveries.copy_acked);
         let by_stamp = (head_sent_at.filter(|_| report.una_advanced))
             .map(|at| now - rtt::stamped_rtt(at, now))

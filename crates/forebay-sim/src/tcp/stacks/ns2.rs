@@ -1,5 +1,5 @@
-//! A sender as ns-2.35's one-way agents are, so that runs can be laid beside theirs. What they
-//! share is the agent; how they recover from loss is one file each.
+//! Senders that follow ns-2.35's one-way agents, so that runs can be compared with ns-2's. All of
+//! them share [`Agent`]; each kind of loss recovery has its own file.
 
 mod newreno;
 mod reno;
@@ -23,7 +23,7 @@ use rto::RtoEstimator;
 /// Duplicate ACKs that trigger fast retransmit (RFC 5681 section 3.2).
 const DUP_ACKS: u32 = 3;
 
-/// The last thing that changed the window.
+/// The last event that changed the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WindowAction {
     None,
@@ -34,9 +34,9 @@ enum WindowAction {
     Ecn,
 }
 
-/// How an agent recovers from loss.
+/// The loss recovery of an agent.
 pub trait LossRecovery: Default + Send {
-    /// Takes an ACK (its ECN echo is dealt with already) and sends what it allows.
+    /// Takes an ACK, whose ECN echo has been processed, and sends the packets that it allows.
     fn on_ack<C: CongestionControl>(
         &mut self,
         agent: &mut Agent<C>,
@@ -44,21 +44,22 @@ pub trait LossRecovery: Default + Send {
         step: &mut SenderStep,
     );
 
-    /// Drops what is known of losses; the agent does the rest.
+    /// Forgets the known losses after a timeout; the agent does the rest.
     fn on_timeout<C: CongestionControl>(&mut self, _agent: &mut Agent<C>) {}
 
-    /// Sends what the window allows.
+    /// Sends the packets that the window allows.
     fn send<C: CongestionControl>(&mut self, agent: &mut Agent<C>, step: &mut SenderStep) {
         agent.send_window(step, u32::MAX);
     }
 
-    /// Begins a new connection; `ns2_reset` keeps what ns-2's agents do not reset.
+    /// Begins a new connection. With `ns2_reset` it keeps the state that ns-2's agents do not
+    /// reset.
     fn reset(&mut self, _ns2_reset: bool) {
         *self = Self::default();
     }
 }
 
-/// A connection's sending state, in two cache lines where recovery and window need little.
+/// The sending state of a connection; two cache lines if recovery and congestion control are small.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Ns2<L, C> {
@@ -66,24 +67,25 @@ pub struct Ns2<L, C> {
     loss: L,
 }
 
-/// What ns-2's agents share.
+/// The state that all of ns-2's agents share.
 #[derive(Clone, Debug)]
 pub struct Agent<C> {
     connection: Connection,
     congestion: C,
-    /// Loss below this number belongs to the last recovery (RFC 6582's `recover`, plus one).
+    /// Losses below this number belong to the last recovery (RFC 6582's `recover`, plus one).
     recover: u32,
     dup_acks: u32,
-    /// Window inflation during fast recovery.
+    /// Inflation of the window during fast recovery.
     inflation: u32,
-    /// The packet being timed, if any, and when it was sent (one per round trip, Karn).
+    /// The packet whose round trip is being measured, if any; one at a time, by Karn's algorithm.
     timed: Option<u32>,
+    /// The time at which that packet was sent.
     timed_at: Time,
     rto: RtoEstimator,
     action: WindowAction,
-    /// A SYN was lost: the window after the handshake is 1 (RFC 5681 section 3.1).
+    /// True if a SYN was lost, so that the window after the handshake is 1 (RFC 5681 section 3.1).
     syn_lost: bool,
-    /// Whether the window was 1 at the last ECN reduction.
+    /// True if the window was 1 at the last reduction for a mark.
     ecn_at_one: bool,
 }
 
@@ -100,8 +102,9 @@ impl<L: LossRecovery, C: CongestionControl> TcpSender for Ns2<L, C> {
         let old = &self.agent;
         let fresh = Agent::new(old.connection.successor(), config, phase);
         self.agent = if config.ns2_reset {
-            // An unfinished recovery's inflation lets the new connection send before its
-            // handshake, and a packet still being timed makes its first round trip far too long.
+            // The inflation of an unfinished recovery lets the new connection send before its
+            // handshake is complete, and a packet still being timed makes its first round-trip
+            // sample far too long.
             Agent {
                 inflation: old.inflation,
                 syn_lost: old.syn_lost,
@@ -157,6 +160,7 @@ impl<C: CongestionControl> Agent<C> {
         }
     }
 
+    /// Reduces the window after a timeout and goes back to the first unacknowledged packet.
     fn on_timeout_expired(&mut self, step: &mut SenderStep) {
         self.dup_acks = 0;
         self.inflation = 0;
@@ -165,10 +169,10 @@ impl<C: CongestionControl> Agent<C> {
         if self.connection.una == 0 {
             self.syn_lost = true;
         }
-        // Nothing in flight means nothing was lost: the window was below one packet (ECN).
+        // If nothing is in flight, nothing was lost: marks had reduced the window below one packet.
         let lost = self.connection.una < self.connection.max_sent;
         if lost {
-            // On top of a reduction for ECN the threshold is not lowered again.
+            // After a reduction for a mark the threshold is not lowered again.
             if self.action != WindowAction::Ecn {
                 self.reduce_ssthresh(Indication::Timeout, step.config);
             }
@@ -184,7 +188,7 @@ impl<C: CongestionControl> Agent<C> {
         self.connection.next = self.connection.una;
     }
 
-    /// Reduces the window once per window of data (RFC 3168 section 6.1.2).
+    /// Reduces the window for a mark, once per window of data (RFC 3168 section 6.1.2).
     fn reduce_for_mark(&mut self, ack_next: u32, step: &mut SenderStep) {
         if ack_next <= self.recover && self.action != WindowAction::Timeout {
             return;
@@ -192,7 +196,7 @@ impl<C: CongestionControl> Agent<C> {
         self.recover = self.connection.max_sent;
         self.action = WindowAction::Ecn;
         if self.congestion.cwnd() <= 1.0 {
-            // The window cannot shrink further: the timer does (RFC 3168 section 6.1.2).
+            // The window cannot shrink further, so the timeout grows (RFC 3168 section 6.1.2).
             if self.ecn_at_one {
                 self.rto.back_off(step.config.min_rto);
             }
@@ -203,7 +207,7 @@ impl<C: CongestionControl> Agent<C> {
         self.reduce(Indication::Mark, step.config);
     }
 
-    /// Takes an ACK of new data: sequence, round trip, timer.
+    /// Takes an ACK of new data: updates the sequence numbers, the round-trip time and the timer.
     #[inline(always)]
     fn new_ack(&mut self, ack: &Ack, step: &mut SenderStep) {
         self.dup_acks = 0;
@@ -251,7 +255,7 @@ impl<C: CongestionControl> Agent<C> {
         }
     }
 
-    /// The pace at which packets leave.
+    /// Returns the pacing rate in bytes per second.
     #[inline(always)]
     fn bytes_per_s(&self, config: &Config) -> f64 {
         let srtt = self.rto.srtt();
@@ -260,6 +264,7 @@ impl<C: CongestionControl> Agent<C> {
             .bytes_per_s(cwnd, srtt, config.payload_bytes)
     }
 
+    /// Moves the first unacknowledged packet to `una`.
     #[inline(always)]
     fn advance(&mut self, una: u32) {
         let connection = &mut self.connection;
@@ -267,13 +272,13 @@ impl<C: CongestionControl> Agent<C> {
         connection.next = connection.next.max(una);
     }
 
-    /// Packets that may be in flight.
+    /// Returns the number of packets that may be in flight.
     #[inline(always)]
     fn usable_pkts(&self, config: &Config) -> u32 {
         (self.congestion.cwnd_pkts() + self.inflation).min(config.window_pkts)
     }
 
-    /// Lowers the slow-start threshold for a loss or a mark; returns the window to go on with.
+    /// Lowers the slow-start threshold for a loss or a mark; returns the new window.
     fn reduce_ssthresh(&mut self, indication: Indication, config: &Config) -> f64 {
         let inflated = self.congestion.cwnd() + f64::from(self.inflation);
         self.congestion.on_congestion_event(&CongestionEvent {
@@ -282,14 +287,14 @@ impl<C: CongestionControl> Agent<C> {
         })
     }
 
-    /// Multiplicative decrease.
+    /// Reduces the window for a loss or a mark (multiplicative decrease).
     fn reduce(&mut self, indication: Indication, config: &Config) {
         let lowered = self.reduce_ssthresh(indication, config);
         self.congestion.set_cwnd(lowered);
         self.connection.cwr_pending = true;
     }
 
-    /// Sends new packets as far as window and application allow, at most `burst`.
+    /// Sends new packets as far as the window and the application allow, at most `burst`.
     #[inline(always)]
     fn send_window(&mut self, step: &mut SenderStep, burst: u32) {
         let connection = &self.connection;
@@ -306,7 +311,7 @@ impl<C: CongestionControl> Agent<C> {
         }
     }
 
-    /// Limited transmit: one new packet on each of the first two duplicate ACKs (RFC 3042).
+    /// Sends one new packet on each of the first two duplicate ACKs (limited transmit, RFC 3042).
     #[inline(never)]
     fn send_limited(&mut self, step: &mut SenderStep) {
         let Connection {
@@ -322,7 +327,7 @@ impl<C: CongestionControl> Agent<C> {
         }
     }
 
-    /// Sends one packet, new or again.
+    /// Sends one packet for the first time or again.
     #[inline(always)]
     fn transmit(&mut self, seq: u32, step: &mut SenderStep) {
         let connection = &mut self.connection;
@@ -360,13 +365,14 @@ impl<C: CongestionControl> Agent<C> {
         }
     }
 
-    /// Restarts the timer and gives up the current measurement: a retransmission follows.
+    /// Restarts the timer and abandons the current measurement, before a retransmission.
     fn restart_timer(&mut self, step: &SenderStep) {
         self.arm_timer(step);
         self.timed = None;
     }
 
-    /// A partial ACK covers the packet being timed: it is not measured, but ends the backoff.
+    /// Abandons the current measurement if a partial ACK covers the timed packet, and ends the
+    /// backoff.
     fn end_measurement(&mut self, ack_next: u32) {
         if self.timed.is_some_and(|timed| ack_next > timed) {
             self.timed = None;
@@ -374,16 +380,18 @@ impl<C: CongestionControl> Agent<C> {
         }
     }
 
+    /// Restarts the retransmission timer.
     #[inline(always)]
     fn arm_timer(&mut self, step: &SenderStep) {
         self.connection.timer_due = step.now + self.rto.timeout(step.config.min_rto);
     }
 
+    /// Restarts the retransmission timer, or stops it if there is nothing to wait for.
     #[inline(always)]
     fn arm_or_stop_timer(&mut self, step: &SenderStep) {
         let connection = &mut self.connection;
-        // With nothing in flight and nothing to send there is nothing to time; with the window
-        // below one packet (ECN) only the timer lets the next one out.
+        // The timer stops if nothing is in flight and nothing is to be sent. If marks have reduced
+        // the window below one packet, only the timer releases the next packet.
         let nothing = connection.una >= connection.max_sent && connection.next >= connection.limit;
         if nothing && self.congestion.cwnd() >= 1.0 {
             connection.timer_due = Time::NEVER;

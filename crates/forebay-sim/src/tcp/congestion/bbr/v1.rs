@@ -1,9 +1,9 @@
-//! BBR as Linux runs it, version 1 (net/ipv4/tcp_bbr.c; Cardwell et al., "BBR: Congestion-Based
-//! Congestion Control", ACM Queue 14(5), 2016): it paces at the greatest delivery rate of ten
-//! round trips, keeps two products of that and the least round trip in flight, and answers
-//! neither loss nor marks.
+//! BBR version 1 as in Linux (net/ipv4/tcp_bbr.c; Cardwell et al., "BBR: Congestion-Based
+//! Congestion Control", ACM Queue 14(5), 2016). It paces at the maximum delivery rate of ten round
+//! trips, keeps two bandwidth-delay products in flight, and responds neither to losses nor to
+//! marks.
 //!
-//! Arithmetic is the kernel's, in its units and with its rounding.
+//! The arithmetic is the kernel's, in its units and with its rounding.
 
 use forebay_units::cast::whole_u32;
 use forebay_units::{Rate, Rng, Span, Time};
@@ -16,17 +16,18 @@ use crate::tcp::congestion::{
 };
 use crate::tcp::Config;
 
-/// Of gains, as parts of 256.
+/// The gain 1. Gains are in units of 1/256.
 const UNIT: u64 = 256;
-/// Of bandwidth: packets per microsecond, times 2^24.
+/// Binary scale of bandwidths, which are in units of 2^-24 packets per microsecond.
 const BW_SCALE: u32 = 24;
 const BW_UNIT: u64 = 1 << BW_SCALE;
 
-/// 2/ln 2: the least gain that doubles the rate in each round trip.
+/// 2/ln 2, the least gain that doubles the rate in each round trip.
 const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
 const CWND_GAIN: u64 = UNIT * 2;
-/// A probe for more, its drain, and six round trips at the estimate.
+/// Pacing gains of a cycle: a probe for more bandwidth, the drain of its queue, and six round trips
+/// at the estimate.
 const CYCLE: [u64; 8] = [
     UNIT * 5 / 4,
     UNIT * 3 / 4,
@@ -37,32 +38,36 @@ const CYCLE: [u64; 8] = [
     UNIT,
     UNIT,
 ];
-/// A cycle begins in one of this many phases: not the one that drains.
+/// Number of phases in which a cycle may begin: all but the drain.
 const FIRST_PHASES: f64 = 7.0;
-/// Window of the greatest bandwidth, in round trips: a cycle and two more.
+/// Window of the maximum bandwidth, in round trips: a cycle and two more.
 const BW_ROUNDS: u32 = 10;
 const MIN_RTT_WINDOW_MS: u64 = 10_000;
 const PROBE_RTT_MS: u64 = 200;
 const LEAST_CWND_PKTS: u32 = 4;
-/// Growth of the bandwidth in a round trip that says that the pipe is not full.
+/// Growth of the bandwidth in a round trip that shows that the pipe is not full.
 const FULL_BW_GROWTH: u64 = UNIT * 5 / 4;
-/// Below this a segment is one packet.
+/// Rate below which a segment is one packet.
 const LEAST_SEGMENTS_BYTES_PER_S: u64 = 1_200_000 / 8;
 const LARGEST_SEGMENT_BYTES: u64 = 65_536 - 1 - 320;
 const INITIAL_CWND_PKTS: u32 = 10;
 
-/// Of the greatest surplus of ACKs, in round trips; it counts for this long at most.
+/// Half of the window of the maximum surplus of ACKs, in round trips.
 const EXTRA_ACKED_ROUNDS: u32 = 5;
+/// The surplus is limited to the packets that the bandwidth delivers in this time.
 const EXTRA_ACKED_US: u64 = 100_000;
 const EXTRA_ACKED_EPOCH_PKTS: u32 = 1 << 20;
 
-/// A policer is looked for over intervals of 4 to 16 round trips that lose a fifth.
+/// Least length in round trips of an interval in which a policer is detected; the longest is four
+/// times as long.
 const POLICED_LEAST_ROUNDS: u32 = 4;
+/// Loss rate of such an interval, in units of 1/256: about a fifth.
 const POLICED_LOSS: u64 = 50;
-/// Two intervals agree within an eighth, or within this many bytes per second.
+/// Two intervals agree if their bandwidths differ by at most an eighth, or by
+/// `POLICED_BYTES_PER_S`.
 const POLICED_RATIO: u64 = UNIT / 8;
 const POLICED_BYTES_PER_S: u64 = 4000 / 8;
-/// A policer's rate is used for this many round trips.
+/// Number of round trips for which a policer's rate is used.
 const POLICED_USE_ROUNDS: u32 = 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +78,11 @@ enum Mode {
     ProbeRtt,
 }
 
-/// A search for a token-bucket policer (the kernel's `lt_bw`).
+/// The detection of a token-bucket policer (the kernel's `lt_bw`).
 #[derive(Clone, Debug, Default)]
 struct Policer {
     sampling: bool,
-    /// In use as the bandwidth.
+    /// True while `bw` is used as the bandwidth.
     used: bool,
     bw: u64,
     rounds: u32,
@@ -86,7 +91,8 @@ struct Policer {
     lost_pkts: u64,
 }
 
-/// How far ACKs run ahead of the bandwidth, which is room to send for while they pause.
+/// The surplus of ACKs over the bandwidth. The window is larger by it, so that the sender can
+/// continue while ACKs pause.
 #[derive(Clone, Debug, Default)]
 struct ExtraAcked {
     epoch_us: u64,
@@ -96,6 +102,7 @@ struct ExtraAcked {
     rounds: u32,
 }
 
+/// The congestion control `bbr` of Linux.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     window: WholeWindow,
@@ -121,18 +128,18 @@ pub struct Bbr {
     extra_acked: ExtraAcked,
 }
 
-/// The kernel's counts of packets are of 32 bits.
+/// Converts a number of packets to 32 bits, the kernel's size.
 fn whole_pkts(pkts: u128) -> u32 {
     u32::try_from(pkts).unwrap_or(u32::MAX)
 }
 
-/// Packets that a bandwidth delivers in a time.
+/// Returns the number of packets that a bandwidth delivers in a time.
 fn pkts_in(bw: u64, time_us: u64) -> u32 {
     whole_pkts((u128::from(bw) * u128::from(time_us)) >> BW_SCALE)
 }
 
 impl Bbr {
-    /// The bandwidth in use.
+    /// Returns the bandwidth in use.
     fn bandwidth(&self) -> u64 {
         match self.policer.used {
             true => self.policer.bw,
@@ -140,18 +147,21 @@ impl Bbr {
         }
     }
 
-    /// Bytes per second; one percent below what the bandwidth says, so that queues fall.
+    /// Returns a pacing rate in bytes per second, 1 % below the bandwidth times the gain, so that
+    /// queues drain.
     fn bytes_per_s_of(&self, bw: u64, gain: u64) -> u64 {
         let scaled = u128::from((bw * self.payload_bytes * gain) >> 8) * 990_000;
         u64::try_from(scaled >> BW_SCALE).unwrap_or(u64::MAX)
     }
 
+    /// Sets the first pacing rate, from the window and the handshake's round-trip time.
     fn init_pacing_rate(&mut self, srtt: Span) {
         let rtt_us = first_rtt(srtt).as_micros().max(1);
         let bw = u64::from(self.window.cwnd) * BW_UNIT / rtt_us;
         self.bytes_per_s = self.bytes_per_s_of(bw, HIGH_GAIN);
     }
 
+    /// Sets the pacing rate. Until the pipe is full it only increases.
     fn set_pacing_rate(&mut self, bw: u64, gain: u64) {
         let rate = self.bytes_per_s_of(bw, gain);
         if self.full_pipe.reached || rate > self.bytes_per_s {
@@ -159,14 +169,14 @@ impl Bbr {
         }
     }
 
-    /// Packets of the segments that the rate makes: a millisecond of it.
+    /// Returns the number of packets in a segment, about a millisecond of the rate.
     fn segment_pkts(&self) -> u32 {
         let bytes = (self.bytes_per_s >> 10).min(LARGEST_SEGMENT_BYTES);
         let pkts = whole_pkts((bytes / self.payload_bytes.max(1)).into());
         pkts.max(self.least_segment_pkts()).min(127)
     }
 
-    /// The product of bandwidth and delay with a gain, rounded up.
+    /// Returns the bandwidth-delay product times a gain, rounded up.
     fn bdp_pkts(&self, bw: u64, gain: u64) -> u32 {
         let Some(min_rtt_us) = self.min_rtt_us else {
             return INITIAL_CWND_PKTS;
@@ -175,7 +185,8 @@ impl Bbr {
         whole_pkts((product >> 8).div_ceil(u128::from(BW_UNIT)))
     }
 
-    /// Room for three segments on their way through the hosts, even for delayed ACKs.
+    /// Adds room for three segments that are being processed in the hosts, rounded up to an even
+    /// number for delayed ACKs.
     fn with_segments(&self, pkts: u32) -> u32 {
         let even = (pkts + 3 * self.segment_pkts() + 1) & !1;
         match (self.mode, self.cycle) {
@@ -184,11 +195,13 @@ impl Bbr {
         }
     }
 
+    /// Returns the target of packets in flight for a bandwidth and a gain.
     fn inflight_pkts(&self, bw: u64, gain: u64) -> u32 {
         self.with_segments(self.bdp_pkts(bw, gain))
     }
 
-    /// What will be in the network when pacing lets the next segment go.
+    /// Returns the number of packets that will be in the network when pacing releases the next
+    /// segment.
     fn in_network_pkts(&self, in_flight_pkts: u32, sample: &RateSample) -> u32 {
         let delivered = pkts_in(self.bandwidth(), sample.pace_wait.as_micros());
         let mut then = in_flight_pkts;
@@ -198,11 +211,13 @@ impl Bbr {
         then.saturating_sub(delivered)
     }
 
+    /// Saves the window before a recovery or a probe for the round-trip time.
     fn save_window(&mut self) {
         self.prior_window
             .save(self.window.cwnd, self.mode == Mode::ProbeRtt);
     }
 
+    /// Begins a cycle of bandwidth probing in a random phase.
     fn begin_cycle(&mut self, sample: &RateSample) {
         self.mode = Mode::ProbeBw;
         let skipped = whole_u32(self.rng.uniform() * FIRST_PHASES);
@@ -210,11 +225,13 @@ impl Bbr {
         self.next_phase(sample);
     }
 
+    /// Enters the next phase of the cycle.
     fn next_phase(&mut self, sample: &RateSample) {
         self.cycle = (self.cycle + 1) % CYCLE.len();
         self.cycle_us = sample.delivered_at.as_micros();
     }
 
+    /// Updates the round trips and the maximum bandwidth with a delivery rate.
     fn update_bandwidth(&mut self, rate: &DeliveryRate, sample: &RateSample) {
         if self.rounds.update(rate, sample) {
             self.packet_conservation = false;
@@ -222,12 +239,13 @@ impl Bbr {
         self.detect_policer(sample, sample.lost_pkts > 0, rate.app_limited);
         let bw = u64::from(rate.pkts) * BW_UNIT / rate.interval.as_micros().max(1);
         let bw = bw.min(u32::MAX.into());
-        // What the application held back tells only what the path can do at least.
+        // A rate that the application limited is only a lower bound of the bandwidth.
         if !rate.app_limited || bw >= self.bw.get() {
             self.bw.update(BW_ROUNDS, self.rounds.count, bw);
         }
     }
 
+    /// Begins an interval of the detection of a policer.
     fn begin_policer_interval(&mut self, sample: &RateSample) {
         self.policer.since_ms = sample.delivered_at.as_millis();
         self.policer.delivered_pkts = sample.delivered_pkts;
@@ -235,11 +253,14 @@ impl Bbr {
         self.policer.rounds = 0;
     }
 
+    /// Starts the detection of a policer again.
     fn reset_policer(&mut self, sample: &RateSample) {
         self.policer = Policer::default();
         self.begin_policer_interval(sample);
     }
 
+    /// Looks for two consecutive intervals with high loss and equal bandwidth, whose bandwidth is
+    /// then that of a policer.
     fn detect_policer(&mut self, sample: &RateSample, lost: bool, app_limited: bool) {
         if self.policer.used {
             if self.mode == Mode::ProbeBw && self.rounds.starts {
@@ -268,7 +289,7 @@ impl Bbr {
         if self.policer.rounds > 4 * POLICED_LEAST_ROUNDS {
             return self.reset_policer(sample);
         }
-        // An interval ends with a loss: the policer's tokens are used up.
+        // An interval ends with a loss, when the policer's tokens are used up.
         if !lost {
             return;
         }
@@ -297,6 +318,7 @@ impl Bbr {
         }
     }
 
+    /// Updates the surplus of ACKs over the bandwidth.
     fn update_extra_acked(&mut self, sample: &RateSample) {
         let bw = self.bandwidth();
         let cwnd = self.window.cwnd;
@@ -323,6 +345,7 @@ impl Bbr {
         *most = ahead.max(*most);
     }
 
+    /// Returns the maximum surplus of ACKs, in packets.
     fn extra_acked_pkts(&self) -> u32 {
         if !self.full_pipe.reached {
             return 0;
@@ -333,6 +356,7 @@ impl Bbr {
             .min(limit)
     }
 
+    /// Enters the next phase of the cycle when the present one is over.
     #[inline(always)]
     fn update_cycle(&mut self, sample: &RateSample) {
         if self.mode != Mode::ProbeBw {
@@ -359,6 +383,7 @@ impl Bbr {
         }
     }
 
+    /// Checks at the end of a round trip if the pipe is full.
     fn check_full_pipe(&mut self, app_limited: bool) {
         if self.full_pipe.reached || !self.rounds.starts || app_limited {
             return;
@@ -368,6 +393,7 @@ impl Bbr {
         self.full_pipe.update(bw, grew);
     }
 
+    /// Leaves startup when the pipe is full, and drain when its queue is empty.
     fn check_drain(&mut self, sample: &RateSample) {
         let bw = self.bw.get();
         if self.mode == Mode::Startup && self.full_pipe.reached {
@@ -381,6 +407,7 @@ impl Bbr {
         }
     }
 
+    /// Updates the least round-trip time, and probes for it if it is old.
     fn update_min_rtt(&mut self, sample: &RateSample) {
         let now_ms = sample.now.as_millis();
         let expired = now_ms > self.min_rtt_ms + MIN_RTT_WINDOW_MS;
@@ -416,6 +443,7 @@ impl Bbr {
         }
     }
 
+    /// Ends a probe for the least round-trip time and restores the window.
     fn end_probe_rtt(&mut self, sample: &RateSample) {
         self.min_rtt_ms = sample.now.as_millis();
         self.window.cwnd = self.prior_window.restore(self.window.cwnd);
@@ -425,6 +453,7 @@ impl Bbr {
         }
     }
 
+    /// Sets the gains of the present mode.
     fn update_gains(&mut self) {
         (self.pacing_gain, self.cwnd_gain) = match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
@@ -435,8 +464,8 @@ impl Bbr {
         };
     }
 
-    /// Packet conservation in the first round trip of a recovery, slow start towards the target
-    /// after it, and back to the window of before at its end.
+    /// Updates the window: packet conservation in the first round trip of a recovery, then growth
+    /// towards the target, and the window from before at the end of the recovery.
     fn update_cwnd(&mut self, sample: &RateSample) {
         let acked = sample.acked_pkts;
         if acked > 0 {
@@ -523,7 +552,8 @@ impl CongestionControl for Bbr {
         if in_flight_pkts > 0 || !app_limited {
             return;
         }
-        // After a pause: no faster than the estimate, for the pipe may be empty.
+        // After an idle time the flow sends no faster than the estimate, because the pipe may be
+        // empty.
         self.idle_restart = true;
         self.extra_acked.epoch_us = now.as_micros();
         self.extra_acked.epoch_pkts = 0;
@@ -557,7 +587,7 @@ impl CongestionControl for Bbr {
         self.rounds.starts = true;
     }
 
-    /// A timeout ends a round trip that has lost packets (`bbr_set_state`).
+    /// Counts a timeout as the end of a round trip with losses (`bbr_set_state`).
     fn on_timeout_rate(&mut self, sample: &RateSample) {
         self.detect_policer(sample, true, false);
     }

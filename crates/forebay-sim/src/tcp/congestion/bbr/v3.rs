@@ -1,8 +1,9 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr-02; sections below are its). It paces at a model of the
-//! path's bandwidth as version 1 does, and bounds what is in flight by the loss that it sees.
+//! BBR version 3 (draft-ietf-ccwg-bbr-02, to whose sections the comments refer). Like version 1 it
+//! paces at the modelled bandwidth of the path, and it also bounds the packets in flight by the
+//! losses that it observes.
 //!
-//! Losses are judged as ACKs report them, by the packet that gives the ACK's delivery rate; the
-//! draft judges each lost packet (section 5.5.10.2). There is no answer to ECN.
+//! Losses are judged when ACKs report them, by the packet that yields the delivery rate of the ACK;
+//! the draft judges each lost packet (section 5.5.10.2). There is no response to ECN.
 
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Rate, Rng, Span, Time};
@@ -14,34 +15,35 @@ use crate::tcp::congestion::{
 };
 use crate::tcp::Config;
 
-/// 4 ln 2: the least pacing gain that doubles delivery in each round (section 2.4).
+/// 4 ln 2, the least pacing gain that doubles the delivered packets in each round (section 2.4).
 const STARTUP_PACING: f64 = 2.77;
 const DRAIN_PACING: f64 = 0.35;
 const CWND_GAIN: f64 = 2.0;
 const PROBE_UP_CWND_GAIN: f64 = 2.25;
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
-/// The rate stays this share below the model, so that queues fall (section 2.5).
+/// Fraction by which the pacing rate is below the model, so that queues drain (section 2.5).
 const PACING_MARGIN: f64 = 0.01;
-/// Losses above this share of what was in flight are too many (section 2.7).
+/// Loss rate, as a fraction of the packets in flight, above which losses are too many (section
+/// 2.7).
 const LOSS_SHARE: f64 = 0.02;
-/// Factor of a bound that loss lowers.
+/// Factor by which a loss lowers a bound.
 const BETA: f64 = 0.7;
-/// Share of the long-term bound that is left free for others while cruising.
+/// Fraction of the long-term bound that is left to other flows while cruising.
 const HEADROOM: f64 = 0.15;
 const LEAST_CWND_PKTS: f64 = 4.0;
 const FULL_BW_GROWTH: f64 = 1.25;
-/// Loss events of a round that end Startup (section 5.3.1.3).
+/// Number of loss events in a round that ends Startup (section 5.3.1.3).
 const FULL_LOSS_EVENTS: u32 = 6;
 const MIN_RTT_WINDOW: Span = Span::from_secs(10);
 const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
 const PROBE_RTT: Span = Span::from_millis(200);
-/// Time between two probes for bandwidth, drawn from this interval (section 5.3.3.5.3).
+/// Interval from which the time between two probes for bandwidth is drawn (section 5.3.3.5.3).
 const PROBE_WAIT: [Span; 2] = [Span::from_secs(2), Span::from_secs(3)];
-/// Rounds after which Reno would have its window back: no flow waits for longer.
+/// Largest number of rounds between two probes, however long Reno would need to regain its window.
 const MOST_PROBE_ROUNDS: f64 = 63.0;
-/// Rounds that the greatest surplus of ACKs counts.
+/// Number of rounds in one of the two slots of the maximum surplus of ACKs.
 const EXTRA_ACKED_ROUNDS: u32 = 10;
-/// Packets that Startup may always send.
+/// Number of delivered packets up to which Startup lets the window grow without a bound.
 const INITIAL_PKTS: u64 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ enum Mode {
     ProbeRtt,
 }
 
-/// Rates are in packets per nanosecond, sizes in packets.
+/// The congestion control BBR, version 3. Rates are in packets per nanosecond, sizes in packets.
 #[derive(Clone, Debug)]
 pub struct Bbr3 {
     window: WholeWindow,
@@ -69,19 +71,20 @@ pub struct Bbr3 {
 
     rounds: Rounds,
 
-    /// Greatest bandwidth of the last cycle and of the present one (section 5.5.5).
+    /// Maximum bandwidth of the last cycle and of the present one (section 5.5.5).
     max_bw: [f64; 2],
-    /// Of this round.
+    /// Maximum bandwidth of the present round.
     bw_latest: f64,
     delivered_latest: f64,
-    /// Bounds for a while after loss (section 5.5.10.3), and for long (section 5.5.10.2).
+    /// Short-term bound of the bandwidth after losses (section 5.5.10.3).
     short_bw: f64,
     short_pkts: f64,
+    /// Long-term bound of the packets in flight (section 5.5.10.2).
     long_pkts: f64,
     lost_in_round: bool,
     loss_events: u32,
 
-    /// Startup has found the bandwidth.
+    /// True once Startup has found the bandwidth.
     full: bool,
     full_pipe: FullPipe<f64>,
 
@@ -96,45 +99,51 @@ pub struct Bbr3 {
     probe_wait: Span,
     rounds_since_probe: u64,
     probe_up_rounds: u32,
-    /// ACKed packets for one more of the long-term bound, and those counted towards it.
+    /// Number of acknowledged packets for which the long-term bound grows by one.
     probe_up_each: f64,
+    /// Acknowledged packets that count towards that growth.
     probe_up_acked: f64,
-    /// Loss now is that of a probe for bandwidth.
+    /// True while losses are caused by a probe for bandwidth.
     probe_samples: bool,
 
     extra_acked_since: Time,
     extra_acked_epoch_pkts: f64,
-    /// Two slots of rounds, and the greatest surplus of each.
+    /// Two slots of rounds: their numbers, and the maximum surplus of ACKs in each.
     extra_acked: [(u32, f64); 2],
 
     prior_window: PriorWindow,
     idle_restart: bool,
 }
 
+/// Returns a delivery rate in packets per nanosecond.
 fn bandwidth(rate: &DeliveryRate) -> f64 {
     f64::from(rate.pkts) / rate.interval.max(Span::from_nanos(1)).as_nanos_f64()
 }
 
+/// True if the loss rate of a sample is above the limit.
 fn too_many_lost(rate: &DeliveryRate) -> bool {
     f64::from(rate.lost_since_pkts) > LOSS_SHARE * f64::from(rate.in_flight_then_pkts)
 }
 
 impl Bbr3 {
+    /// Returns the maximum bandwidth of the last two cycles.
     fn max_bw(&self) -> f64 {
         self.max_bw[0].max(self.max_bw[1])
     }
 
-    /// The bandwidth in use (section 5.5.10.3).
+    /// Returns the bandwidth in use (section 5.5.10.3).
     fn bw(&self) -> f64 {
         self.max_bw().min(self.short_bw)
     }
 
+    /// Returns the bandwidth-delay product times a gain.
     fn bdp_pkts(&self, bw: f64, gain: f64) -> f64 {
         self.min_rtt
             .map_or(10.0, |rtt| gain * bw * rtt.as_nanos_f64())
     }
 
-    /// Packets of a segment: a millisecond at the pace (section 5.6.3).
+    /// Returns the number of packets in a segment, a millisecond of the pacing rate (section
+    /// 5.6.3).
     fn segment_pkts(&self) -> f64 {
         let least = f64::from(self.least_segment_pkts());
         (self.pace * 1e6)
@@ -143,16 +152,19 @@ impl Bbr3 {
             .max(least)
     }
 
-    /// Room for three segments, and two packets more where it probes (section 5.6.4.2).
+    /// Raises a number of packets in flight to at least three segments, and by two packets during a
+    /// probe (section 5.6.4.2).
     fn quantize(&self, pkts: f64) -> f64 {
         let room = pkts.max(3.0 * self.segment_pkts()).max(LEAST_CWND_PKTS);
         room + if self.mode == Mode::Up { 2.0 } else { 0.0 }
     }
 
+    /// Returns the target of packets in flight for a gain.
     fn inflight_pkts(&self, gain: f64) -> f64 {
         self.quantize(self.bdp_pkts(self.max_bw(), gain))
     }
 
+    /// Returns the long-term bound less the headroom for other flows.
     fn inflight_with_headroom_pkts(&self) -> f64 {
         let headroom = (HEADROOM * self.long_pkts).max(1.0);
         match self.long_pkts.is_finite() {
@@ -161,26 +173,31 @@ impl Bbr3 {
         }
     }
 
-    /// The window of the model alone: what a round delivers, and what ACKs bring in lumps.
+    /// Returns the window by the model: the bandwidth-delay product times the gain, and the surplus
+    /// of ACKs.
     fn max_inflight_pkts(&self) -> f64 {
         let extra_pkts = self.extra_acked[0].1.max(self.extra_acked[1].1);
         self.quantize(self.bdp_pkts(self.bw(), self.cwnd_gain) + extra_pkts)
     }
 
-    /// What a probe's loss may not take the bound below, times β (section 5.5.10.2).
+    /// Returns the target of packets in flight, which times β limits how far the loss of a probe
+    /// lowers the long-term bound (section 5.5.10.2).
     fn target_pkts(&self) -> f64 {
         self.bdp_pkts(self.bw(), 1.0).min(self.window.cwnd.into())
     }
 
+    /// Removes the short-term bounds.
     fn reset_short_term_bounds(&mut self) {
         (self.short_bw, self.short_pkts) = (f64::INFINITY, f64::INFINITY);
     }
 
+    /// Sets the first pacing rate, from the window and the handshake's round-trip time.
     fn init_pacing_rate(&mut self, srtt: Span) {
         let rtt = first_rtt(srtt);
         self.pace = STARTUP_PACING * f64::from(self.window.cwnd) / rtt.as_nanos_f64();
     }
 
+    /// Sets the pacing rate. Until Startup is over it only increases.
     fn set_pacing_rate(&mut self, gain: f64) {
         let pace = gain * self.bw() * (1.0 - PACING_MARGIN);
         if self.full || pace > self.pace {
@@ -188,7 +205,7 @@ impl Bbr3 {
         }
     }
 
-    /// Rounds and bandwidth (sections 5.5.4 and 5.5.5).
+    /// Updates the rounds and the bandwidth with a delivery rate (sections 5.5.4 and 5.5.5).
     fn update_bandwidth(&mut self, rate: &DeliveryRate, sample: &RateSample) {
         if self.rounds.update(rate, sample) {
             self.rounds_since_probe += 1;
@@ -201,8 +218,8 @@ impl Bbr3 {
         self.delivered_latest = self.delivered_latest.max(rate.pkts.into());
     }
 
-    /// Loss outside probes takes bandwidth and flight to what was delivered last, or to seven
-    /// tenths of what they were (section 5.5.10.3).
+    /// Lowers the short-term bounds after a round with losses outside of probes, to the latest
+    /// delivery or to seven tenths of the bounds, whichever is more (section 5.5.10.3).
     fn adapt_short_term_bounds(&mut self) {
         if !self.rounds.starts {
             return;
@@ -219,8 +236,8 @@ impl Bbr3 {
         self.lost_in_round = false;
     }
 
-    /// A probe's loss lowers the bound for long, and a probe without raises it (section
-    /// 5.5.10.2).
+    /// Lowers the long-term bound if a probe causes too many losses, and raises it otherwise
+    /// (section 5.5.10.2).
     fn adapt_long_term_bound(&mut self, rate: &DeliveryRate, sample: &RateSample) {
         let then = f64::from(rate.in_flight_then_pkts);
         if too_many_lost(rate) {
@@ -240,7 +257,8 @@ impl Bbr3 {
         }
     }
 
-    /// Growth that doubles each round, where the bound is in the way (section 5.3.3.6).
+    /// Raises the long-term bound while it limits the flow, at a rate that doubles in each round
+    /// (section 5.3.3.6).
     fn raise_long_term_bound(&mut self, sample: &RateSample) {
         if f64::from(sample.prior_in_flight_pkts) < self.long_pkts.floor() {
             return;
@@ -256,12 +274,14 @@ impl Bbr3 {
         }
     }
 
+    /// Doubles the rate at which the long-term bound grows.
     fn raise_slope(&mut self) {
         let growth = f64::from(1u32 << self.probe_up_rounds);
         self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
         self.probe_up_each = (f64::from(self.window.cwnd) / growth).max(1.0);
     }
 
+    /// Checks at the end of a round if the pipe is full.
     fn check_full_pipe(&mut self, app_limited: bool) {
         if self.full_pipe.reached || !self.rounds.starts || app_limited {
             return;
@@ -272,7 +292,8 @@ impl Bbr3 {
         self.full |= self.full_pipe.reached;
     }
 
-    /// Loss ends Startup too, and bounds what is in flight (section 5.3.1.3).
+    /// Ends Startup if it causes too many losses, and bounds the packets in flight (section
+    /// 5.3.1.3).
     fn check_startup_loss(&mut self, sample: &RateSample) {
         self.loss_events += u32::from(sample.lost_pkts > 0);
         let many = sample.rate.as_ref().is_some_and(too_many_lost);
@@ -290,6 +311,7 @@ impl Bbr3 {
         }
     }
 
+    /// Changes the mode when the present one is over.
     fn update_mode(&mut self, sample: &RateSample) {
         let in_flight = f64::from(sample.in_flight_pkts);
         match self.mode {
@@ -302,12 +324,12 @@ impl Bbr3 {
             {
                 self.mode = Mode::Cruise;
             }
-            // After a round the pipe is full, and the samples are those of the probe.
+            // After one round the pipe is full, and from now on samples belong to the probe.
             Mode::Refill if self.rounds.starts && self.rounds_since_probe > 0 => {
                 self.begin_up(sample);
             }
             Mode::Up if self.full_pipe.reached => self.begin_down(sample),
-            // While the bound is in the way, bandwidth cannot grow.
+            // While the long-term bound limits the flow, the bandwidth cannot grow.
             Mode::Up if f64::from(sample.prior_in_flight_pkts) >= self.long_pkts => {
                 self.full_pipe = FullPipe::from(self.bw_latest);
             }
@@ -315,20 +337,21 @@ impl Bbr3 {
         }
     }
 
-    /// Gives way: what the probe has queued drains (section 5.3.3.1).
+    /// Begins the phase in which the queue of a probe drains (section 5.3.3.1).
     fn begin_down(&mut self, sample: &RateSample) {
         self.mode = Mode::Down;
         self.phase_at = sample.now;
         self.rounds_since_probe = u64::from(self.rng.chance(0.5));
         let [least, most] = PROBE_WAIT.map(Span::as_nanos_f64);
         self.probe_wait = Span::from_nanos(whole_u64(self.rng.uniform_in(least, most)));
-        // A cycle is over, and its greatest bandwidth is the last one's.
+        // The cycle is over; its maximum bandwidth becomes that of the last cycle.
         if self.max_bw[1] > 0.0 {
             self.max_bw = [self.max_bw[1], 0.0];
         }
         self.rounds.begin(sample);
     }
 
+    /// Begins the phase that fills the pipe before a probe.
     fn begin_refill(&mut self, sample: &RateSample) {
         self.mode = Mode::Refill;
         self.reset_short_term_bounds();
@@ -338,6 +361,7 @@ impl Bbr3 {
         self.rounds.begin(sample);
     }
 
+    /// Begins the phase that probes for more bandwidth.
     fn begin_up(&mut self, sample: &RateSample) {
         self.mode = Mode::Up;
         self.probe_samples = true;
@@ -346,15 +370,15 @@ impl Bbr3 {
         self.raise_slope();
     }
 
-    /// Two to three seconds after the last probe, or when Reno would have its window back (section
-    /// 5.3.3.5.3).
+    /// True if the next probe for bandwidth is due: two to three seconds after the last one, or
+    /// when Reno would have regained its window (section 5.3.3.5.3).
     fn time_to_probe(&self, sample: &RateSample) -> bool {
         let reno_rounds = self.target_pkts().min(MOST_PROBE_ROUNDS);
         sample.now >= self.phase_at + self.probe_wait
             || self.rounds_since_probe as f64 >= reno_rounds
     }
 
-    /// The least round trip, and the dips that look for it (section 5.3.4).
+    /// Updates the least round-trip time, and begins and runs the probes for it (section 5.3.4).
     fn update_min_rtt(&mut self, sample: &RateSample) {
         let now = sample.now;
         let expired = now > self.recent_rtt_at + PROBE_RTT_INTERVAL;
@@ -383,11 +407,14 @@ impl Bbr3 {
         }
     }
 
+    /// Returns the window of a probe for the round-trip time.
     fn probe_rtt_pkts(&self) -> f64 {
         self.bdp_pkts(self.bw(), PROBE_RTT_CWND_GAIN)
             .max(LEAST_CWND_PKTS)
     }
 
+    /// Starts the clock of a probe for the round-trip time once the window has drained, and ends
+    /// the probe.
     fn run_probe_rtt(&mut self, sample: &RateSample) {
         let Some(until) = self.probe_rtt_until else {
             if f64::from(sample.in_flight_pkts) <= self.probe_rtt_pkts() {
@@ -412,7 +439,7 @@ impl Bbr3 {
         }
     }
 
-    /// How far ACKs run ahead of the bandwidth (section 5.5.9).
+    /// Updates the surplus of ACKs over the bandwidth (section 5.5.9).
     fn update_extra_acked(&mut self, sample: &RateSample) {
         let elapsed = sample.delivered_at - self.extra_acked_since;
         let mut expected = self.bw() * elapsed.as_nanos_f64();
@@ -432,6 +459,7 @@ impl Bbr3 {
         }
     }
 
+    /// Sets the gains of the present mode.
     fn update_gains(&mut self) {
         (self.pacing_gain, self.cwnd_gain) = match self.mode {
             Mode::Startup => (STARTUP_PACING, CWND_GAIN),
@@ -443,12 +471,13 @@ impl Bbr3 {
         };
     }
 
+    /// Saves the window before a recovery or a probe for the round-trip time.
     fn save_window(&mut self) {
         self.prior_window
             .save(self.window.cwnd, self.mode == Mode::ProbeRtt);
     }
 
-    /// Section 5.6.4.6, with the bounds of 5.6.4.7.
+    /// Updates the window (section 5.6.4.6) within its bounds (section 5.6.4.7).
     fn update_cwnd(&mut self, sample: &RateSample) {
         let before = self.prior_window.update(sample.recovery_state);
         if before != RecoveryState::Open && sample.recovery_state == RecoveryState::Open {
@@ -539,7 +568,8 @@ impl CongestionControl for Bbr3 {
         if in_flight_pkts > 0 || !app_limited {
             return;
         }
-        // After a pause: no faster than the model, for the pipe may be empty.
+        // After an idle time the flow sends no faster than the model, because the pipe may be
+        // empty.
         self.idle_restart = true;
         self.extra_acked_since = now;
         self.extra_acked_epoch_pkts = 0.0;
@@ -562,7 +592,7 @@ impl CongestionControl for Bbr3 {
         if let Some(rate) = &sample.rate {
             self.adapt_long_term_bound(rate, sample);
             if self.rounds.starts {
-                // What arrives from now on is the next round's.
+                // Deliveries from now on belong to the next round.
                 self.bw_latest = bandwidth(rate);
                 self.delivered_latest = rate.pkts.into();
             }
@@ -590,7 +620,7 @@ impl CongestionControl for Bbr3 {
         self.mode == Mode::ProbeRtt
     }
 
-    /// One packet below 1.2 Mbit/s (section 5.6.3).
+    /// Returns one packet below 1.2 Mbit/s, else two (section 5.6.3).
     fn least_segment_pkts(&self) -> u32 {
         let bps = self.pace * 1e9 * 8.0 * self.payload_bytes;
         if bps < 1.2e6 {

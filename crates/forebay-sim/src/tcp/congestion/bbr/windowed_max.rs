@@ -1,5 +1,5 @@
-//! The greatest of the samples of a sliding window, kept in three of them (Nichols; Linux's
-//! lib/win_minmax.c).
+//! The maximum of the samples in a sliding window, approximated with three samples (Nichols;
+//! Linux's lib/win_minmax.c).
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TimedSample {
@@ -12,16 +12,17 @@ struct TimedSample {
 pub struct WindowedMax([TimedSample; 3]);
 
 impl WindowedMax {
+    /// Returns the maximum.
     pub fn get(&self) -> u64 {
         self.0[0].value
     }
 
-    /// Forgets all but this.
+    /// Replaces all samples by this one.
     pub fn reset(&mut self, time: u32, value: u64) {
         self.0 = [TimedSample { time, value }; 3];
     }
 
-    /// Takes a sample, and forgets those older than `window`.
+    /// Adds a sample and forgets those older than `window`.
     pub fn update(&mut self, window: u32, time: u32, value: u64) {
         let new = TimedSample { time, value };
         let [best, second, third] = &mut self.0;
@@ -35,13 +36,14 @@ impl WindowedMax {
         }
         let age = time.wrapping_sub(best.time);
         if age > window {
-            // The best is too old: the others move up, and this is the last.
+            // The best sample is too old: the other two move up, and the new one is the third.
             (*best, *second, *third) = (*second, *third, new);
             if time.wrapping_sub(best.time) > window {
                 (*best, *second, *third) = (*second, *third, new);
             }
         } else if second.time == best.time && age > window / 4 {
-            // A quarter of the window without a second best: take this.
+            // A quarter of the window has passed without a second-best sample, so that the new one
+            // becomes it.
             (*second, *third) = (new, new);
         } else if third.time == second.time && age > window / 2 {
             *third = new;

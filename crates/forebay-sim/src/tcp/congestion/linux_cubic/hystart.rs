@@ -1,28 +1,30 @@
-//! HyStart: CUBIC ends slow start before the first loss, when a round trip has passed in one train
-//! of ACKs by half, or has grown longer.
+//! HyStart ends CUBIC's slow start before the first loss, when a train of ACKs lasts for half a
+//! round trip or when the round-trip time increases.
 
 use forebay_units::cast::whole_u64;
 use forebay_units::{Span, Time};
 
 use crate::tcp::congestion::AckSample;
 
-/// HyStart leaves windows below this alone, in packets.
+/// Smallest window, in packets, at which HyStart ends slow start.
 const HYSTART_LEAST_CWND: u32 = 16;
-/// ACKs closer than this are of one train.
+/// Largest interval between two ACKs of one train.
 const TRAIN_GAP: Span = Span::from_millis(2);
-/// Number of round trips whose least is compared.
+/// Number of samples of the round-trip time whose least is compared.
 const DELAY_SAMPLES: u32 = 8;
-/// A round trip this much longer, an eighth of the least within these bounds, ends slow start.
+/// Bounds of the increase of the round-trip time that ends slow start, which is an eighth of the
+/// least.
 const DELAY_RISE: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
 /// Largest segment before it is cut into packets.
 const LARGEST_SEGMENT_BYTES: f64 = 65_536.0;
 
-/// The round of slow start that is watched.
+/// The state of HyStart in the present round of slow start.
 #[derive(Clone, Debug)]
 pub struct HyStart {
+    /// True once slow start has ended.
     pub done: bool,
     start: Time,
-    /// Last ACK of the train that began with the round.
+    /// Time of the last ACK of the train that began with the round.
     last_ack_at: Time,
     /// The round ends when more than this is acknowledged.
     end: u32,
@@ -31,6 +33,7 @@ pub struct HyStart {
 }
 
 impl HyStart {
+    /// Begins a round at `now`, when `next` is the next packet to send.
     pub fn round(now: Time, next: u32) -> HyStart {
         HyStart {
             done: false,
@@ -42,8 +45,9 @@ impl HyStart {
         }
     }
 
-    /// Whether slow start should end: ACKs have come in one train for half a round trip, or the
-    /// round trip has risen. `bytes_per_s` is the pace at which segments are made.
+    /// True if slow start should end, because ACKs have arrived in one train for half a round trip
+    /// or the round-trip time has increased. `bytes_per_s` is the rate that determines the size of
+    /// segments.
     pub fn ends_slow_start(
         &mut self,
         delay_min: Span,
@@ -62,7 +66,7 @@ impl HyStart {
         let mut ends = false;
         if now - self.last_ack_at <= TRAIN_GAP {
             self.last_ack_at = now;
-            // What large segments add to the train, 1 ms at most.
+            // Time that large segments add to the train, at most 1 ms.
             let segments_time = (4e9 * LARGEST_SEGMENT_BYTES / bytes_per_s).min(1e6);
             let segments_time = Span::from_nanos(whole_u64(segments_time));
             ends = now - self.start > (delay_min + segments_time) / 2;

@@ -1,26 +1,28 @@
-//! RACK loss detection (RFC 8985): a packet is lost if one sent later has arrived and the time
-//! that reordering may take has passed.
+//! RACK loss detection (RFC 8985): a packet is lost if a later sent one has arrived and the
+//! reordering window has passed.
 
 use forebay_units::{Span, Time};
 
 use super::scoreboard::{Delivery, Scoreboard};
 
-/// Duplicate ACKs that say "lost" without waiting, where no reordering was seen (section 7.1).
+/// Number of SACKed packets that indicate a loss without a reordering window, if no reordering was
+/// seen (section 7.1).
 pub const DUP_THRESHOLD: u32 = 3;
-/// Most that reordering can raise the threshold to, Linux's `tcp_max_reordering`.
+/// Largest value to which reordering can raise the threshold (Linux's `tcp_max_reordering`).
 const MOST_REORDERING: u32 = 300;
 
-/// The packet sent last of those that have arrived.
+/// The state of RACK, above all the most recently sent packet that has arrived.
 #[derive(Clone, Debug)]
 pub struct Rack {
     sent_at: Time,
     seq: u32,
-    /// Round trip of the packet that was reported last.
+    /// Round-trip time of the packet that was reported last.
     pub rtt: Span,
-    /// Something has arrived since losses were looked for.
+    /// True if a packet has arrived since the last detection of losses.
     pub advanced: bool,
+    /// True if packets have arrived out of order.
     pub reordering_seen: bool,
-    /// How far packets are thought to be reordered.
+    /// Assumed largest distance of reordered packets.
     pub reordering_pkts: u32,
 }
 
@@ -37,19 +39,21 @@ impl Default for Rack {
     }
 }
 
-/// Losses that were detected.
+/// The result of a detection of losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetectedLosses {
+    /// Number of packets newly marked lost.
     pub lost_pkts: u32,
-    /// When to look again; zero if nothing waits.
+    /// Time until the next detection; zero if no packet is waiting for its reordering window.
     pub wait: Span,
 }
 
 impl Rack {
-    /// A packet has arrived (section 6.2, step 2).
+    /// Takes note of a packet that has arrived (section 6.2, step 2).
     pub fn advance(&mut self, delivery: &Delivery, now: Time, min_rtt: Span) {
         let rtt = now - delivery.sent.sent_at;
-        // So fast an answer to a copy is one to the packet before it.
+        // An ACK that comes sooner than any round trip after a retransmission is for the earlier
+        // copy.
         if delivery.sent.ever_retransmitted && rtt < min_rtt {
             return;
         }
@@ -60,7 +64,7 @@ impl Rack {
         }
     }
 
-    /// Packets that were sent once have arrived in their order, this one the last.
+    /// Takes note of packets that were sent once and arrived in order, of which `seq` is the last.
     #[inline(always)]
     pub fn advance_in_order(&mut self, seq: u32, sent_at: Time, now: Time) {
         self.advanced = true;
@@ -71,14 +75,15 @@ impl Rack {
         }
     }
 
-    /// A packet sent once has arrived behind later ones (section 6.2, step 3).
+    /// Takes note of a packet that was sent once and arrived behind later ones (section 6.2, step
+    /// 3).
     pub fn on_reordering(&mut self, distance_pkts: u32) {
         self.reordering_seen = true;
         self.reordering_pkts = self.reordering_pkts.max(distance_pkts).min(MOST_REORDERING);
     }
 
-    /// How long a packet may be behind later ones (section 6.2, step 4). The multiples of it that
-    /// a receiver's DSACKs ask for are left out.
+    /// Returns the reordering window: the time by which a packet may arrive after later ones
+    /// (section 6.2, step 4). The multiples that a receiver's DSACKs would cause are not modelled.
     pub fn reordering_window(
         &self,
         recovering: bool,
@@ -92,18 +97,20 @@ impl Rack {
         (min_rtt / 4).min(srtt)
     }
 
-    /// Time left until a packet sent at `sent_at` is late; none if it is.
+    /// Returns the remaining time until a packet sent at `sent_at` counts as lost; `None` if it
+    /// does already.
     fn remaining(&self, sent_at: Time, window: Span, now: Time) -> Option<Span> {
         let due = sent_at + self.rtt + window;
         (due > now).then(|| due - now)
     }
 
-    /// Whether a timeout leaves this packet alone: it was sent less than a round trip ago.
+    /// True if the packet was sent less than a round trip ago, so that a timeout does not mark it
+    /// lost.
     pub fn is_recent(&self, sent_at: Time, now: Time) -> bool {
         self.remaining(sent_at, Span::ZERO, now).is_some()
     }
 
-    /// Marks what is lost (section 6.2, step 5), first copies and later ones.
+    /// Marks lost packets (section 6.2, step 5), both first copies and retransmissions.
     pub fn detect(&self, scoreboard: &mut Scoreboard, window: Span, now: Time) -> DetectedLosses {
         let mut losses = DetectedLosses::default();
         let before = |sent_at: Time, seq: u32| (sent_at, seq) < (self.sent_at, self.seq);

@@ -1,5 +1,5 @@
-//! Delivery-rate samples, as the Linux kernel takes them (net/ipv4/tcp_rate.c;
-//! draft-cheng-iccrg-delivery-rate-estimation-02). Only for windows that ask for them.
+//! Delivery-rate samples as in the Linux kernel (net/ipv4/tcp_rate.c;
+//! draft-cheng-iccrg-delivery-rate-estimation-02), for congestion controls that use them.
 
 use forebay_units::{Span, Time};
 
@@ -7,11 +7,11 @@ use super::sequence_ring::SequenceRing;
 use crate::number::count_u64;
 use crate::tcp::congestion::DeliveryRate;
 
-/// What was so when a packet was last sent.
+/// The state of the connection at the time when a packet was last sent.
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
     sent_at: Time,
-    /// When the first packet of its flight was sent.
+    /// The time at which the first packet of its flight was sent.
     first_sent_at: Time,
     delivered_pkts: u64,
     delivered_at: Time,
@@ -20,35 +20,37 @@ struct Stamp {
     app_limited: bool,
 }
 
-/// A rate is that of packets delivered between two: from when the earlier was delivered to now,
-/// or from when it was sent to when the later was, where that took longer.
+/// The sampler of delivery rates.
+///
+/// A sample counts the packets that were delivered since a packet was sent. Its interval is the
+/// longer one of the time in which they were sent and the time in which they were acknowledged.
 #[derive(Clone, Debug, Default)]
 pub struct RateSampler {
-    /// Packets delivered in all, and when the last was.
+    /// Number of packets delivered so far.
     delivered_pkts: u64,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Samples are the application's until more than this are delivered.
+    /// Samples are limited by the application until more than this number of packets is delivered.
     app_limited_until: Option<u64>,
-    /// Of the packets from the first unacknowledged one on.
+    /// The stamps of the packets from the first unacknowledged one on.
     stamps: SequenceRing<Stamp>,
-    /// The packet sent last of those that this ACK reports.
+    /// The last sent packet among those that the present ACK reports.
     newest: Option<u32>,
 }
 
 impl RateSampler {
-    /// The application held the sender back.
+    /// True if the application limits the sender.
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until.is_some()
     }
 
-    /// Packets delivered in all, and when the last was.
+    /// Returns the number of packets delivered so far, and the time of the last delivery.
     pub fn delivered(&self) -> (u64, Time) {
         (self.delivered_pkts, self.delivered_at)
     }
 
-    /// A packet is sent, new or again, behind these in flight; `idle` says that none is out, and
-    /// `lost_pkts` were lost so far.
+    /// Takes note that a packet is sent, for the first time or again. `idle` is true if no packet
+    /// is unacknowledged, and `lost_pkts` packets were lost so far.
     #[inline(always)]
     pub fn on_sent(
         &mut self,
@@ -77,12 +79,12 @@ impl RateSampler {
         }
     }
 
-    /// The application has no more data, with these packets in flight.
+    /// Takes note that the application has no more data while this many packets are in flight.
     pub fn set_app_limited(&mut self, in_flight_pkts: u32) {
         self.app_limited_until = Some(self.delivered_pkts + u64::from(in_flight_pkts));
     }
 
-    /// An ACK reports a packet for the first time.
+    /// Takes note that an ACK reports a packet for the first time.
     pub fn on_delivered(&mut self, seq: u32) {
         self.delivered_pkts += 1;
         let sent = |seq: u32| self.stamps.get(seq).map(|stamp| (stamp.sent_at, seq));
@@ -91,15 +93,16 @@ impl RateSampler {
         }
     }
 
-    /// An ACK reports these packets for the first time, and nothing else; each was sent once.
+    /// Takes note that an ACK reports this many packets, up to `last`, for the first time and
+    /// nothing else; each was sent once.
     #[inline(always)]
     pub fn on_delivered_in_order(&mut self, pkts: u32, last: u32) {
         self.delivered_pkts += u64::from(pkts);
         self.newest = Some(last);
     }
 
-    /// The sample of an ACK, once what it reports is taken; none where it reports nothing, or an
-    /// interval shorter than any round trip.
+    /// Returns the sample of an ACK whose packets have been reported; `None` if it reported none,
+    /// or if the interval is shorter than any round trip.
     #[inline(always)]
     pub fn sample(
         &mut self,
@@ -140,7 +143,7 @@ mod tests {
 
     const RTT: Span = Span::from_millis(20);
 
-    /// Packets 0 to 39 sent each ms from 0, and acknowledged a round trip later but for `lost`.
+    /// Sends packets 0 to 39, one per ms, and acknowledges all but `lost` a round trip later.
     fn samples(lost: Option<u32>) -> Vec<Option<DeliveryRate>> {
         let mut rates = RateSampler::default();
         let mut samples = Vec::new();
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_steady_flow_is_measured_at_its_rate() {
-        // From packet 20 on, which is the first sent after a delivery.
+        // Packet 20 is the first one sent after a delivery.
         for sample in &samples(None)[21..] {
             let sample = sample.unwrap();
             assert_eq!(sample.interval, u64::from(sample.pkts) * MS, "{sample:?}");

@@ -1,30 +1,36 @@
-//! The window that Linux's receivers offer (`tcp_rcvbuf_grow`, `__tcp_select_window`), as far as ACKs tell a
-//! sender of it. A flow that waits for one lost packet cannot run ahead of it for long.
+//! The receive window of Linux's receivers (`tcp_rcvbuf_grow`, `__tcp_select_window`), computed at
+//! the sender from ACKs. It stops a flow that waits for one lost packet from running far ahead of
+//! it.
 
 use crate::tcp::connection::Config;
 
-/// A receiver's buffer at first (`tcp_rmem`).
+/// Initial size of a receiver's buffer (`tcp_rmem`).
 const BUFFER_BYTES: u32 = 131_072;
-/// What a packet takes of it beside its data. With 1434 bytes of data a guest's receiver offers 55 packets.
+/// Memory of a packet in the buffer in addition to its data. With 1434 bytes of data the receiver
+/// of a guest offers 55 packets.
 const OVERHEAD_BYTES: u32 = 930;
-/// The packets of a round trip that the buffer is made for at first (`TCP_INIT_CWND`).
+/// Number of packets per round trip for which the initial buffer is sized (`TCP_INIT_CWND`).
 const FIRST_ROUND_PKTS: u32 = 10;
 
+/// The receive window that the receiver offers.
 #[derive(Clone, Debug)]
 pub struct ReceiveWindow {
-    /// Packets that fit into the buffer.
+    /// Number of packets that fit into the buffer.
     buffer_pkts: u32,
-    /// Most that it may grow to.
+    /// Largest number of packets to which the buffer may grow.
     most_pkts: u32,
-    /// Most packets in a round trip so far (`rcvq_space.space`).
+    /// Largest number of packets in a round trip so far (`rcvq_space.space`).
     round_pkts: u32,
     /// The first packet of this round trip.
     round_start: u32,
-    /// New packets may be sent below this number: what was offered is not taken back.
+    /// New packets may be sent below this number. It never decreases, because an offer is not
+    /// withdrawn.
     end: u32,
 }
 
 impl ReceiveWindow {
+    /// Creates the window of a new connection. A receiver that is not Linux's offers its whole
+    /// window from the start.
     pub fn new(config: &Config) -> ReceiveWindow {
         let linux = config.acks.quick > 0;
         let first_pkts = BUFFER_BYTES / (u32::from(config.payload_bytes) + OVERHEAD_BYTES);
@@ -41,20 +47,20 @@ impl ReceiveWindow {
         }
     }
 
-    /// New packets may be sent below this number.
+    /// Returns the number below which new packets may be sent.
     #[inline(always)]
     pub fn end(&self) -> u32 {
         self.end
     }
 
-    /// Packets have arrived up to this one, and none is held behind it.
+    /// Updates the window when all packets below `una` have arrived, and none out of order.
     #[inline(always)]
     pub fn offer(&mut self, una: u32) {
         self.end = una.saturating_add(self.buffer_pkts);
     }
 
-    /// The same where so many are held, up to that number: the buffer makes room for them
-    /// (`tcp_data_queue_ofo`), but they take it, too.
+    /// Updates the window when `held_pkts` packets have arrived out of order, the last one just
+    /// below `held_end`. The buffer grows for them (`tcp_data_queue_ofo`), but they also occupy it.
     pub fn offer_behind(&mut self, una: u32, held_pkts: u32, held_end: u32) {
         let span = held_end.saturating_sub(una);
         self.grow_to(self.round_pkts.saturating_mul(2).saturating_add(span));
@@ -62,8 +68,8 @@ impl ReceiveWindow {
         self.end = self.end.max(una.saturating_add(room));
     }
 
-    /// A round trip is over: room for twice what came in it, and more while that grows
-    /// (`tcp_rcv_space_adjust`).
+    /// Grows the buffer at the end of a round trip, to twice the packets that arrived in it, and
+    /// further while their number increases (`tcp_rcv_space_adjust`).
     pub fn end_round(&mut self, una: u32) {
         let came = una.saturating_sub(self.round_start);
         self.round_start = una;
@@ -76,6 +82,7 @@ impl ReceiveWindow {
         self.grow_to(u32::try_from(2 * came_u64 + grows).unwrap_or(u32::MAX));
     }
 
+    /// Grows the buffer to this many packets, within its limit.
     fn grow_to(&mut self, pkts: u32) {
         self.buffer_pkts = self.buffer_pkts.max(pkts.min(self.most_pkts));
     }
@@ -102,14 +109,15 @@ mod tests {
     #[test]
     fn what_is_held_takes_room_but_what_was_offered_stays() {
         let mut window = window(16);
-        // As in a guest's trace: packet 11 is lost, and the last one before it comes again is 65.
+        // As in the trace of a guest: packet 11 is lost, and packet 65 is the last one sent before
+        // the retransmission arrives.
         window.offer(11);
         assert_eq!(window.end(), 66);
         for held in 1..40 {
             window.offer_behind(11, held, 12 + held);
             assert_eq!(window.end(), 66, "{held}");
         }
-        // Once the hole is filled there is room again.
+        // Once the hole is filled, there is room again.
         window.offer(51);
         assert!(window.end() >= 51 + 55);
     }
@@ -125,7 +133,7 @@ mod tests {
             window.offer(una);
             assert!(window.end() >= una + cwnd, "{cwnd}");
         }
-        // Up to what the scenario gives the receiver.
+        // The buffer grows to the window of the scenario.
         assert_eq!(window.buffer_pkts, testing::config().window_pkts);
     }
 

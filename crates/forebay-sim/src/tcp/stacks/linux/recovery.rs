@@ -1,4 +1,4 @@
-//! The state machine of recovery, and what becomes of the window (net/ipv4/tcp_input.c).
+//! The state machine of recovery, and its effect on the window (net/ipv4/tcp_input.c).
 
 use super::prr::{Progress, Prr};
 use super::rack::DUP_THRESHOLD;
@@ -7,8 +7,9 @@ use crate::tcp::congestion::{CongestionControl, CongestionEvent, Growth, Indicat
 use crate::tcp::connection::SenderStep;
 
 impl<C: CongestionControl> Linux<C> {
-    /// A probe that repeated a packet and is acknowledged along with later ones has repaired a
-    /// loss, which costs what a loss costs (RFC 8985 section 7.4).
+    /// Ends a tail loss probe when it is acknowledged. A probe that repeated a packet and is
+    /// acknowledged together with later data has repaired a loss, for which the window is reduced
+    /// (RFC 8985 section 7.4).
     pub(super) fn process_probe_ack(&mut self, report: &AckReport) {
         let Some((end, repeats)) = self.probe else {
             return;
@@ -26,7 +27,8 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// The state machine (`tcp_fastretrans_alert`).
+    /// Runs the state machine on an ACK (`tcp_fastretrans_alert`); returns the packets to be sent
+    /// first.
     pub(super) fn run_state_machine(
         &mut self,
         report: &mut AckReport,
@@ -37,7 +39,8 @@ impl<C: CongestionControl> Linux<C> {
         }
         let una = self.connection.una;
         let (state, high) = (self.state, self.high_seq);
-        // A reduction for a mark waits for one packet more, which carries CWR.
+        // A reduction for a mark lasts one packet longer, until the packet with CWR is
+        // acknowledged.
         if state == CaState::Cwr && una > high || state == CaState::Recovery && una >= high {
             self.end_reduction();
             self.state = CaState::Open;
@@ -73,11 +76,12 @@ impl<C: CongestionControl> Linux<C> {
         retransmit
     }
 
-    /// After a timeout (`tcp_process_loss`): F-RTO (RFC 5682 section 3.1), then slow start.
+    /// Processes an ACK after a timeout (`tcp_process_loss`), with F-RTO (RFC 5682 section 3.1) and
+    /// then slow start.
     fn process_loss(&mut self, report: &AckReport) -> Retransmit {
         let (una, next) = (self.connection.una, self.connection.next);
         let recovered = una >= self.high_seq;
-        // What was late was not lost (`tcp_try_undo_loss`; RFC 3522).
+        // The packet was late, not lost (`tcp_try_undo_loss`; RFC 3522).
         if report.delayed && self.may_undo {
             self.undo_timeout();
             return Retransmit::Nothing;
@@ -88,7 +92,8 @@ impl<C: CongestionControl> Linux<C> {
                 return Retransmit::Nothing;
             }
             if next > self.high_seq {
-                // Nothing old arrives behind the new packets: it is lost.
+                // New packets were sent after the timeout; if no old packet arrives, the old ones
+                // are lost.
                 self.frto = report.una_advanced && !report.sacked;
             } else if report.una_advanced && !recovered {
                 self.high_seq = next;
@@ -105,6 +110,7 @@ impl<C: CongestionControl> Linux<C> {
         Retransmit::Lost
     }
 
+    /// Detects losses by RACK and enters them into the report.
     fn detect_losses(&mut self, report: &mut AckReport, step: &SenderStep) {
         if !std::mem::take(&mut self.rack.advanced) || self.scoreboard.packets_out() == 0 {
             return;
@@ -119,6 +125,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
+    /// Enters recovery, and reduces the window unless it is being reduced already.
     pub(super) fn enter_recovery(&mut self) {
         self.may_undo = true;
         if !self.reducing() {
@@ -128,7 +135,7 @@ impl<C: CongestionControl> Linux<C> {
         self.state = CaState::Recovery;
     }
 
-    /// A reduction begins (`tcp_init_cwnd_reduction`).
+    /// Begins a reduction of the window (`tcp_init_cwnd_reduction`).
     fn begin_reduction(&mut self, indication: Indication) {
         self.high_seq = self.connection.next;
         self.probe = None;
@@ -137,6 +144,7 @@ impl<C: CongestionControl> Linux<C> {
         self.connection.cwr_pending = self.ecn();
     }
 
+    /// Reports congestion to the congestion control, which lowers the threshold.
     pub(super) fn reduce_ssthresh(&mut self, indication: Indication) {
         self.congestion.on_congestion_event(&CongestionEvent {
             indication,
@@ -144,6 +152,7 @@ impl<C: CongestionControl> Linux<C> {
         });
     }
 
+    /// Sets the window to the threshold at the end of a reduction.
     fn end_reduction(&mut self) {
         if C::CONTROLS {
             return;
@@ -152,6 +161,7 @@ impl<C: CongestionControl> Linux<C> {
             .set_cwnd(f64::from(self.congestion.ssthresh_pkts()));
     }
 
+    /// Changes to the state open or, if packets are missing, disorder.
     fn try_keep_open(&mut self) {
         let scoreboard = &self.scoreboard;
         let missing = scoreboard.sacked_out() + scoreboard.lost_out() + scoreboard.retrans_out()
@@ -181,14 +191,14 @@ impl<C: CongestionControl> Linux<C> {
                 una_advanced: report.una_advanced,
             });
         }
-        // Where packets come reordered, what SACKs say counts as well.
+        // If packets arrive out of order, SACKed packets count as well.
         let reordered = self.rack.reordering_pkts > DUP_THRESHOLD && report.delivered > 0;
         if (report.una_advanced || reordered) && self.is_cwnd_limited() {
             self.grow(report.delivered, step);
         }
     }
 
-    /// Packets have arrived that let the window grow.
+    /// Lets the window grow for delivered packets.
     #[inline(always)]
     pub(super) fn grow(&mut self, acked_pkts: u32, step: &SenderStep) {
         self.congestion.grow(&Growth {
@@ -198,7 +208,7 @@ impl<C: CongestionControl> Linux<C> {
         });
     }
 
-    /// One step of the proportional reduction.
+    /// Makes one step of the proportional rate reduction.
     pub(super) fn reduce(&mut self, progress: Progress) {
         if C::CONTROLS {
             return;

@@ -1,38 +1,41 @@
-//! Round-trip time and retransmission timeout as Linux takes them: RFC 6298 with every ACK a
-//! sample (timestamps, RFC 7323), a deviation that falls slowly, and a floor on the deviation's
-//! term instead of the timeout's.
+//! Round-trip time and retransmission timeout as in Linux: RFC 6298 with a sample from every ACK
+//! (timestamps, RFC 7323), a deviation that decreases slowly, and a minimum of the deviation's term
+//! instead of the timeout.
 
 use forebay_units::{Span, Time};
 
-/// Before the first measurement (RFC 6298 section 2.1).
+/// The timeout before the first measurement (RFC 6298 section 2.1).
 pub const INITIAL_RTO: Span = Span::from_secs(1);
 const MAX_RTO: Span = Span::from_secs(120);
 /// Timestamps count milliseconds (`TCP_TS_HZ`).
 const STAMP: Span = Span::from_millis(1);
 
-/// The round trip as a timestamp tells it (RFC 7323 section 4), where only packets that were sent
-/// again are acknowledged: from one tick to another, so up to a millisecond more or less, and never none
-/// (`tcp_rtt_tsopt_us`).
+/// Returns the round-trip time as a timestamp measures it (RFC 7323 section 4), which is used if
+/// only retransmitted packets are acknowledged. It counts ticks of 1 ms, so that it can be up to 1
+/// ms too long or too short, and it is never zero (`tcp_rtt_tsopt_us`).
 pub fn stamped_rtt(sent_at: Time, now: Time) -> Span {
     let stamp = |at: Time| at.since_start() / STAMP;
     (stamp(now) - stamp(sent_at)).max(1) * STAMP
 }
 
+/// The estimator of the round-trip time and the timeout.
 #[derive(Clone, Debug)]
 pub struct Rtt {
-    /// Smoothed; zero before the first measurement.
+    /// Smoothed round-trip time; zero before the first measurement.
     pub srtt: Span,
-    /// Least of the connection; the kernel forgets it after five minutes without one as small.
+    /// Least round-trip time of the connection. (The kernel forgets it after five minutes without
+    /// one as small.)
     pub min_rtt: Span,
     /// Four times the mean deviation.
     mdev4: Span,
-    /// Its maximum in this round trip, and the floor.
+    /// Maximum of `mdev4` in this round trip, at least the floor.
     mdev4_max: Span,
-    /// What the timeout takes: it rises at once and falls by a quarter in a round trip.
+    /// The deviation's term of the timeout. It rises at once, and falls by a quarter of the
+    /// difference per round trip.
     rttvar4: Span,
-    /// The round trip ends when this number is acknowledged.
+    /// The round trip ends when a number above this one is acknowledged.
     round_end: u32,
-    /// Backoff included.
+    /// The retransmission timeout, with backoff.
     pub rto: Span,
 }
 
@@ -51,8 +54,9 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Takes a round trip with the numbers acknowledged and sent up to; ends the backoff. True once
-    /// in a round trip.
+    /// Takes a round-trip time and ends the backoff. Packets below `una` are acknowledged, packets
+    /// below `next` are sent, and `floor` is the minimum of the deviation's term. True once per
+    /// round trip.
     #[inline(always)]
     pub fn update(&mut self, rtt: Span, una: u32, next: u32, floor: Span) -> bool {
         let mut round_ends = false;
@@ -63,13 +67,14 @@ impl Rtt {
             self.mdev4_max = self.rttvar4;
             self.round_end = next;
         } else {
-            // In ns, and with a sign, which a length of time does not have.
+            // The error is computed in ns with a sign, which a `Span` does not have.
             let signed = |span: Span| span.as_nanos().cast_signed();
             let error = signed(rtt) - signed(self.srtt);
             let srtt = (signed(self.srtt) + error / 8).max(1);
             self.srtt = Span::from_nanos(srtt.unsigned_abs());
             let mut change = error.abs() - signed(self.mdev4 / 4);
-            // A round trip that shortens is no reason to wait longer.
+            // A shorter round trip hardly raises the deviation, because it is no reason to wait
+            // longer.
             if error < 0 && change > 0 {
                 change /= 8;
             }

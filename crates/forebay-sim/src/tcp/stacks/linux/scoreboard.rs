@@ -1,4 +1,5 @@
-//! What a Linux sender knows of each packet that it has sent and that is not acknowledged yet.
+//! The scoreboard of a Linux sender: the state of each packet that was sent and is not
+//! acknowledged.
 
 use std::collections::VecDeque;
 
@@ -8,30 +9,31 @@ use super::sequence_ring::SequenceRing;
 use crate::tcp::connection::Ack;
 use crate::tcp::receiver::{Block, MAX_BLOCKS};
 
-/// A packet under way, or held by the receiver out of order.
+/// The state of a packet that is under way or that the receiver holds out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentPacket {
-    /// When it was last sent.
+    /// The time at which it was last sent.
     pub sent_at: Time,
-    /// The receiver has it (SACK).
+    /// True if a SACK block has reported it.
     pub sacked: bool,
-    /// The copy before the last is thought lost, or the last where `retransmitted` is false.
+    /// True if it was marked lost: the last copy, or with `retransmitted` the copy before the last.
     pub lost: bool,
-    /// Sent again since it was thought lost.
+    /// True if it was sent again since it was marked lost.
     pub retransmitted: bool,
-    /// Sent more than once: what it is acknowledged for is ambiguous.
+    /// True if it was sent more than once, so that an ACK may be for either copy.
     pub ever_retransmitted: bool,
 }
 
-/// What an ACK reports of one packet.
+/// A packet that an ACK reports for the first time.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
+    /// The number of the packet.
     pub seq: u32,
-    /// As the packet was before the ACK.
+    /// The state of the packet before the ACK.
     pub sent: SentPacket,
-    /// By SACK block; else by number.
+    /// True if a SACK block reports it, false if the ACK's number does.
     pub by_sack: bool,
-    /// How far it was behind the highest packet known to have arrived; zero in order.
+    /// Distance in packets to the highest packet that had arrived before; zero in order.
     pub behind_pkts: u32,
 }
 
@@ -39,86 +41,91 @@ pub struct Delivery {
 #[derive(Clone, Debug, Default)]
 pub struct Scoreboard {
     sent: SequenceRing<SentPacket>,
-    /// [start, end) of what has arrived out of order, in order.
+    /// Ranges [start, end) of packets that have arrived out of order, sorted.
     sacked: Vec<Block>,
+    /// Number of packets that have arrived out of order.
     sacked_out: u32,
+    /// Number of packets marked lost, retransmitted or not.
     lost_out: u32,
+    /// Number of retransmissions thought to be under way.
     retrans_out: u32,
-    /// One past the highest packet ever sent again.
+    /// One past the highest packet that was ever retransmitted.
     retrans_end: u32,
-    /// Packets ever thought lost, each as often as it was.
+    /// Number of losses so far; a packet counts each time that it was marked lost.
     total_lost: u64,
-    /// No packet below waits to be sent again.
+    /// No packet below this number waits for its retransmission.
     retransmit_hint: u32,
-    /// RACK is done with first copies below this.
+    /// RACK has judged the first copies of all packets below this number.
     pub rack_done: u32,
-    /// Later copies, in order of time; some are outdated.
+    /// Retransmissions in order of time; some entries are outdated.
     pub retransmissions: VecDeque<(Time, u32)>,
 }
 
 impl Scoreboard {
-    /// The first packet not acknowledged.
+    /// Returns the first packet that is not acknowledged.
     #[inline(always)]
     pub fn una(&self) -> u32 {
         self.sent.una()
     }
 
-    /// Number of the next new packet.
+    /// Returns the number of the next new packet.
     pub fn end(&self) -> u32 {
         self.sent.next()
     }
 
-    /// Packets sent and not acknowledged by number.
+    /// Returns the number of packets that were sent and are not acknowledged by number.
     #[inline(always)]
     pub fn packets_out(&self) -> u32 {
         self.sent.len()
     }
 
+    /// Returns the number of packets that have arrived out of order.
     #[inline(always)]
     pub fn sacked_out(&self) -> u32 {
         self.sacked_out
     }
 
-    /// Packets thought lost, sent again or not.
+    /// Returns the number of packets marked lost, retransmitted or not.
     #[inline(always)]
     pub fn lost_out(&self) -> u32 {
         self.lost_out
     }
 
-    /// Packets sent again and still thought under way.
+    /// Returns the number of retransmissions thought to be under way.
     #[inline(always)]
     pub fn retrans_out(&self) -> u32 {
         self.retrans_out
     }
 
-    /// Losses of the connection so far.
+    /// Returns the number of losses of the connection so far.
     pub fn total_lost(&self) -> u64 {
         self.total_lost
     }
 
-    /// Packets in the network (RFC 6675's pipe).
+    /// Returns the estimated number of packets in the network (RFC 6675's pipe).
     #[inline(always)]
     pub fn in_flight(&self) -> u32 {
         self.packets_out() - self.sacked_out - self.lost_out + self.retrans_out
     }
 
+    /// Returns the state of a packet that is not acknowledged by number.
     #[inline(always)]
     pub fn get(&self, seq: u32) -> Option<&SentPacket> {
         self.sent.get(seq)
     }
 
-    /// What is known of the first packet not acknowledged.
+    /// Returns the state of the first packet that is not acknowledged.
     #[inline(always)]
     pub fn head(&self) -> Option<&SentPacket> {
         self.sent.head()
     }
 
-    /// Highest packet known to have arrived out of order.
+    /// Returns the highest packet that has arrived out of order.
     pub fn highest_sacked(&self) -> Option<u32> {
         self.sacked.last().map(|&(_, end)| end - 1)
     }
 
-    /// A new packet was sent.
+    /// Adds a new packet that is sent at `now`.
     #[inline(always)]
     pub fn push(&mut self, now: Time) {
         self.sent.push(SentPacket {
@@ -130,17 +137,18 @@ impl Scoreboard {
         });
     }
 
-    /// Whether every packet under way was sent once, and none is known to be lost or to have
-    /// arrived out of order.
+    /// True if every packet under way was sent once, and none is marked lost or has arrived out of
+    /// order.
     #[inline(always)]
     pub fn is_in_order(&self) -> bool {
         self.sacked_out | self.lost_out | self.retrans_out == 0
             && self.retrans_end <= self.sent.una()
     }
 
-    /// Takes an ACK without SACK blocks for packets that [are in order](Self::is_in_order); when
-    /// the first and the last of them were sent. None, and nothing taken, where it acknowledges
-    /// none that were.
+    /// Takes an ACK without SACK blocks for packets that [are in order](Self::is_in_order).
+    ///
+    /// Returns the times at which the first and the last acknowledged packet were sent. `None`, and
+    /// no change, if the ACK acknowledges no packet that was sent.
     #[inline(always)]
     pub fn advance_in_order(&mut self, next: u32) -> Option<(Time, Time)> {
         let first_sent_at = self.sent.head()?.sent_at;
@@ -149,8 +157,8 @@ impl Scoreboard {
         Some((first_sent_at, last_sent_at))
     }
 
-    /// Takes an ACK; `deliver` is told of each packet that it reports for the first time, those of
-    /// SACK blocks first.
+    /// Takes an ACK. Calls `deliver` for each packet that it reports for the first time, beginning
+    /// with those of SACK blocks.
     pub fn update(&mut self, ack: &Ack, mut deliver: impl FnMut(Delivery)) {
         let highest = self.highest_sacked();
         if !ack.blocks.is_empty() {
@@ -195,8 +203,8 @@ impl Scoreboard {
         }
     }
 
-    /// Joins a block with the known ones and marks what was not known, so that work is in
-    /// proportion to the report.
+    /// Merges a block into the known ones and marks the packets that are new in it. The work is
+    /// proportional to the block's news.
     fn mark_block(&mut self, start: u32, end: u32, deliver: &mut impl FnMut(Delivery)) {
         if start >= end {
             return;
@@ -221,6 +229,7 @@ impl Scoreboard {
         }
     }
 
+    /// Marks the packets in [start, end) as arrived out of order and reports them to `deliver`.
     fn mark_sacked(
         &mut self,
         start: u32,
@@ -246,7 +255,7 @@ impl Scoreboard {
         }
     }
 
-    /// Counts a packet as lost, and its copy as well if it was sent again. True if that is new.
+    /// Marks a packet as lost, or its retransmission if there was one. True if that is new.
     pub fn mark_lost(&mut self, seq: u32) -> bool {
         let Some(sent) = self.sent.get_mut(seq) else {
             return false;
@@ -263,15 +272,15 @@ impl Scoreboard {
         true
     }
 
-    /// Nothing is lost after all, for a timeout was too early. (The kernel goes on counting
-    /// copies that are under way.)
+    /// Withdraws all marks of loss after a spurious timeout. (The kernel keeps counting
+    /// retransmissions under way.)
     pub fn unmark_lost(&mut self) {
         self.sent
             .for_each(|sent| (sent.lost, sent.retransmitted) = (false, false));
         (self.lost_out, self.retrans_out) = (0, 0);
     }
 
-    /// The first packet that is lost and not sent again.
+    /// Returns the first packet that is marked lost and not retransmitted.
     pub fn next_to_retransmit(&mut self) -> Option<u32> {
         if self.retrans_out >= self.lost_out {
             return None;
@@ -286,7 +295,8 @@ impl Scoreboard {
         None
     }
 
-    /// A packet was sent again; a probe's copy leaves the count of what is in flight alone.
+    /// Takes note that a packet was retransmitted at `now`. A probe does not enter the number in
+    /// flight.
     pub fn mark_retransmitted(&mut self, seq: u32, now: Time, probe: bool) {
         let Some(sent) = self.sent.get_mut(seq) else {
             return;

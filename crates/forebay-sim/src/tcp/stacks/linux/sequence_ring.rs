@@ -1,9 +1,10 @@
-//! What a sender keeps of each packet under way: a ring that is indexed by sequence number.
+//! A ring buffer with a value for each packet under way, indexed by sequence number.
 
-/// Values of the packets from the first unacknowledged one to the last sent.
+/// The values of the packets from the first unacknowledged one to the last sent.
 #[derive(Clone, Debug)]
 pub struct SequenceRing<T> {
-    /// A power of two of places, or none; that of a packet is its number modulo their number.
+    /// The slots, whose number is zero or a power of two. A packet uses the slot of its number
+    /// modulo the number of slots.
     places: Vec<T>,
     una: u32,
     next: u32,
@@ -20,33 +21,37 @@ impl<T> Default for SequenceRing<T> {
 }
 
 impl<T: Copy> SequenceRing<T> {
-    /// Number of the first packet.
+    /// Returns the number of the first packet.
     #[inline(always)]
     pub fn una(&self) -> u32 {
         self.una
     }
 
-    /// Number of the packet that is pushed next.
+    /// Returns the number of the packet that is pushed next.
     #[inline(always)]
     pub fn next(&self) -> u32 {
         self.next
     }
 
+    /// Returns the number of packets.
     #[inline(always)]
     pub fn len(&self) -> u32 {
         self.next - self.una
     }
 
+    /// Returns the slot of a packet.
     #[inline(always)]
     fn place(&self, seq: u32) -> usize {
         seq as usize & self.places.len().wrapping_sub(1)
     }
 
+    /// True if the ring has a value for this packet.
     #[inline(always)]
     fn holds(&self, seq: u32) -> bool {
         seq.wrapping_sub(self.una) < self.len()
     }
 
+    /// Returns the value of a packet.
     #[inline(always)]
     pub fn get(&self, seq: u32) -> Option<&T> {
         match self.holds(seq) {
@@ -55,6 +60,7 @@ impl<T: Copy> SequenceRing<T> {
         }
     }
 
+    /// Returns the value of a packet, to change it.
     #[inline(always)]
     pub fn get_mut(&mut self, seq: u32) -> Option<&mut T> {
         let place = self.place(seq);
@@ -64,12 +70,13 @@ impl<T: Copy> SequenceRing<T> {
         }
     }
 
-    /// The value of the first packet.
+    /// Returns the value of the first packet.
     #[inline(always)]
     pub fn head(&self) -> Option<&T> {
         self.get(self.una)
     }
 
+    /// Adds the value of the next packet.
     #[inline(always)]
     pub fn push(&mut self, value: T) {
         if self.len() as usize == self.places.len() {
@@ -80,7 +87,7 @@ impl<T: Copy> SequenceRing<T> {
         self.next += 1;
     }
 
-    /// Drops the packets below this number.
+    /// Removes the packets below `una`.
     #[inline(always)]
     pub fn advance(&mut self, una: u32) {
         self.una = una;
@@ -96,7 +103,7 @@ impl<T: Copy> SequenceRing<T> {
         }
     }
 
-    /// Doubles the number of places; `filler` stands in those that are free.
+    /// Doubles the number of slots; free ones contain `filler`.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, filler: T) {
@@ -122,7 +129,7 @@ mod tests {
         ring.advance(7);
         for seq in 7..2000u32 {
             ring.push(3 * seq);
-            // The window grows, and packets leave in twos and threes.
+            // Two of three packets are acknowledged, so that the number under way grows.
             if seq % 3 != 0 {
                 ring.advance(ring.una() + 1);
             }

@@ -1,4 +1,4 @@
-//! A connection against ACKs written by hand, and RACK and PRR by themselves.
+//! Tests of a connection with hand-written ACKs, and of RACK and PRR alone.
 
 use super::*;
 use crate::tcp::congestion::{window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow};
@@ -8,10 +8,10 @@ use crate::tcp::testing::{self, at, config, MS};
 use prr::Progress;
 use scoreboard::{Delivery, SentPacket};
 
-/// Of every packet that is not lost.
+/// The round-trip time of every packet that is not lost.
 const RTT: Span = Span::from_millis(60);
 
-/// A sender and what it has sent.
+/// A sender and the segments that it has sent.
 struct TestHost<C = LinuxReno> {
     config: Config,
     tcp: Linux<C>,
@@ -20,7 +20,7 @@ struct TestHost<C = LinuxReno> {
 }
 
 impl<C: CongestionControl> TestHost<C> {
-    /// Before it has sent a SYN.
+    /// Creates a sender that has not sent its SYN.
     fn closed(config: Config) -> TestHost<C> {
         TestHost {
             tcp: Linux::new(Connection::new(), &config),
@@ -30,7 +30,7 @@ impl<C: CongestionControl> TestHost<C> {
         }
     }
 
-    /// Just after the handshake: packets 1 to 10 are out.
+    /// Creates a sender just after the handshake, with packets 1 to 10 under way.
     fn connected() -> TestHost<C> {
         let mut host = TestHost::closed(config());
         host.open();
@@ -41,7 +41,7 @@ impl<C: CongestionControl> TestHost<C> {
         host
     }
 
-    /// The same with no more data to send; a round trip later.
+    /// Creates a sender just after the handshake with no further data, a round trip later.
     fn with_the_last_packets_out() -> TestHost<C> {
         let mut host = TestHost::connected();
         host.tcp.connection.close();
@@ -78,7 +78,7 @@ impl<C: CongestionControl> TestHost<C> {
         self.echo(next, blocks, false);
     }
 
-    /// Lets the timer fire; returns how long that took.
+    /// Lets the timer fire; returns the time until then.
     fn fire(&mut self) -> Span {
         let due = self.tcp.connection.timer_due;
         assert_ne!(due, Time::NEVER);
@@ -88,12 +88,12 @@ impl<C: CongestionControl> TestHost<C> {
         waited
     }
 
-    /// How long a timer of so much waits that is set now.
+    /// Returns the time until a timer fires that is set now to this timeout.
     fn on_the_wheel(&self, delay: Span) -> Span {
         timer_wheel::expiry(self.now, delay) - self.now
     }
 
-    /// Numbers of data sent since the last call.
+    /// Returns the numbers of the data packets sent since the last call.
     fn numbers(&mut self) -> Vec<u32> {
         let data = self.sent.drain(..).filter(|segment| !segment.bare);
         data.map(|segment| segment.seq).collect()
@@ -123,7 +123,8 @@ fn the_handshake_ends_with_an_ack_of_its_own() {
         let sent = host.sent.iter();
         sent.map(|it| (it.seq, it.bare, it.ecn)).collect()
     }
-    // As a guest's trace has it: behind the SYN and before the data, ECN-capable with DCTCP alone.
+    // As in the trace of a guest: the ACK is behind the SYN and before the data, and ECN-capable
+    // only with DCTCP.
     for (sent, syn, bare) in [
         (ends_with::<LinuxReno>(), Ecn::NotEct, Ecn::NotEct),
         (ends_with::<Dctcp>(), Ecn::Ect0, Ecn::Ect0),
@@ -138,7 +139,7 @@ fn the_handshake_ends_with_an_ack_of_its_own() {
 fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
     let mut host: TestHost = TestHost::connected();
     host.now += RTT;
-    // Packet 1 is lost; limited transmit answers the first two ACKs with a new packet each.
+    // Packet 1 is lost; limited transmit sends a new packet for each of the first two ACKs.
     host.ack(1, &[(2, 3)]);
     host.now += 2 * MS;
     host.ack(1, &[(2, 4)]);
@@ -148,7 +149,7 @@ fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
     host.ack(1, &[(2, 5)]);
     assert_eq!(host.tcp.state, CaState::Recovery);
     assert_eq!((host.numbers(), host.window().1), (vec![1], 5));
-    // Half as many packets leave as arrive.
+    // Half as many packets are sent as are delivered.
     let mut sent = Vec::new();
     for end in 6..=11 {
         host.ack(1, &[(2, end)]);
@@ -167,7 +168,8 @@ fn without_three_of_them_a_timer_waits_a_quarter_of_the_round_trip() {
     host.ack(9, &[(10, 11)]);
     assert_eq!(host.tcp.timer, Timer::Reordering);
     assert_eq!(host.numbers(), [0u32; 0]);
-    // Both were sent at the same time: 60/4 ms behind the round trip, 2 ms, and a tick of the host.
+    // Both were sent at the same time: the timer fires 60/4 ms after the round trip, plus 2 ms and
+    // a tick of the host.
     assert_eq!(host.fire(), 18 * MS);
     assert_eq!(
         (host.numbers(), host.tcp.state),
@@ -184,7 +186,7 @@ fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
     assert_eq!(sent[0], 1);
     let later = *sent.last().expect("new packets were sent as well");
     assert!(later > 10, "{sent:?}");
-    // A round trip later a packet sent behind the copy arrives.
+    // A round trip later a packet arrives that was sent after the retransmission.
     host.now += RTT;
     host.ack(1, &[(2, 11), (later, later + 1)]);
     assert_eq!(host.numbers()[0], 1);
@@ -195,12 +197,12 @@ fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
 fn a_lost_tail_is_probed_and_costs_a_window() {
     let mut host: TestHost = TestHost::with_the_last_packets_out();
     host.ack(9, &[]);
-    // Packets 9 and 10 are lost. Two round trips and 2 ms: the probe repeats the last.
+    // Packets 9 and 10 are lost. After two round trips and 2 ms the probe repeats the last packet.
     let srtt = host.tcp.rtt.srtt;
     let probe = host.on_the_wheel(2 * srtt + 2 * MS);
     assert_eq!(host.fire(), probe);
     assert_eq!(host.numbers(), [10]);
-    // It shows that 9 is lost, without a timeout.
+    // The probe shows without a timeout that packet 9 is lost.
     host.now += RTT;
     host.ack(9, &[(10, 11)]);
     let waited = host.tcp.timer == Timer::Reordering;
@@ -226,7 +228,7 @@ fn with_data_to_send_the_probe_is_new() {
     let mut host: TestHost = TestHost::connected();
     host.fire();
     assert_eq!(host.numbers(), [11]);
-    // One probe in an episode: what follows is the timeout, with everything lost but one packet.
+    // There is one probe per episode. The timeout follows, with all packets lost except one.
     host.fire();
     assert_eq!(host.numbers(), [1]);
     assert_eq!((host.tcp.state, host.window()), (CaState::Loss, (1, 5)));
@@ -241,7 +243,7 @@ fn after_a_timeout_slow_start_sends_what_is_lost() {
     assert_eq!(host.tcp.rtt.rto, 2 * rto);
     host.numbers();
     host.now += RTT;
-    // F-RTO tries new packets; their arrival behind a hole says that the loss was real.
+    // F-RTO sends new packets; their arrival behind a hole shows that the loss was real.
     host.ack(2, &[]);
     assert_eq!(host.numbers(), [12, 13]);
     host.now += RTT;
@@ -299,7 +301,7 @@ fn a_mark_reduces_once_and_is_answered_with_cwr() {
     host.now += RTT;
     let next = host.tcp.connection.next;
     host.ack(next, &[]);
-    // A window of packets at once: it grows by one again.
+    // A whole window is acknowledged at once, and the window grows by one again.
     assert_eq!((host.tcp.state, host.window().0), (CaState::Open, 6));
 }
 
@@ -309,10 +311,10 @@ fn a_window_that_is_not_used_does_not_grow() {
     for next in [3, 5, 7] {
         host.ack(next, &[]);
     }
-    // 10 of 10 packets were in use in this round trip.
+    // The flow used 10 of 10 packets of the window in this round trip.
     let (cwnd, _) = host.window();
     assert_eq!(cwnd, 16);
-    // The application comes back with little.
+    // The application continues with few packets.
     let mut host: TestHost = TestHost::connected();
     host.now += RTT;
     host.tcp.connection.limit = 14;
@@ -350,7 +352,7 @@ fn a_lost_syn_takes_ecn_with_it() {
         host.sent.clear();
         host.now += RTT;
         host.ack(1, &[]);
-        // Behind the ACK that ends the handshake.
+        // The data follows the ACK that ends the handshake.
         assert_eq!(host.sent[1].ecn, ecn);
     }
 }
@@ -366,7 +368,7 @@ fn what_a_receiver_of_linux_has_no_room_for_is_not_sent() {
         host.tcp.congestion.set_cwnd(2000.0);
         host.ack(2, &[]);
         assert_eq!(host.numbers().last(), Some(&last));
-        // Packet 2 is lost, and what comes behind it takes room.
+        // Packet 2 is lost, and the packets behind it occupy the buffer.
         host.ack(2, &[(3, 40)]);
         let sent = host.numbers();
         assert_eq!(sent, [2], "{quick}");
@@ -396,7 +398,8 @@ fn rack_takes_packets_in_the_order_in_which_they_were_sent() {
     }
     let mut rack = Rack::default();
     rack.advance(&delivery(2, at(2 * MS), false), at(RTT + 2 * MS), RTT);
-    // 0 and 1 were sent before 2, but within the window of 1.5 ms 1 is not yet lost.
+    // Packets 0 and 1 were sent before 2, but within the reordering window of 1.5 ms packet 1 is
+    // not yet lost.
     let now = at(RTT + 2 * MS);
     let losses = rack.detect(&mut scoreboard, 3 * MS / 2, now);
     assert_eq!((losses.lost_pkts, losses.wait), (1, MS / 2));
@@ -406,14 +409,15 @@ fn rack_takes_packets_in_the_order_in_which_they_were_sent() {
     );
     let losses = rack.detect(&mut scoreboard, 3 * MS / 2, now + MS / 2);
     assert_eq!((losses.lost_pkts, losses.wait), (1, Span::ZERO));
-    // Sent again, 0 is later than all: nothing says that its copy is lost.
+    // The retransmission of 0 was sent after all other packets, so that nothing shows that it is
+    // lost.
     scoreboard.mark_retransmitted(0, now, false);
     assert_eq!(
         rack.detect(&mut scoreboard, Span::ZERO, now + 2 * RTT)
             .lost_pkts,
         0
     );
-    // So fast an answer is to the first copy.
+    // An ACK that arrives so soon is for the first copy.
     rack.advance(&delivery(0, now, true), now + RTT / 2, RTT);
     assert_eq!(rack.rtt, RTT);
 }
@@ -441,7 +445,8 @@ fn prr_sends_in_proportion_and_then_up_to_the_threshold() {
         lost,
         una_advanced,
     };
-    // 20 packets, threshold 14, 19 in flight: 7 leave for 10 that arrive.
+    // With a window of 20 packets, a threshold of 14 and 19 in flight, 7 packets leave for 10 that
+    // are delivered.
     let mut prr = Prr::new(20);
     let mut in_flight = 19;
     for _ in 0..10 {
@@ -452,7 +457,8 @@ fn prr_sends_in_proportion_and_then_up_to_the_threshold() {
         in_flight = window - 1;
     }
     assert_eq!(prr.out, 7);
-    // Far below the threshold: one more than arrives while recovery makes progress.
+    // Far below the threshold, one packet more is sent than is delivered while recovery makes
+    // progress.
     let mut prr = Prr::new(20);
     prr.out = 1;
     assert_eq!(prr.cwnd_after(progress(true, 0), 3, 10), Some(5));
@@ -502,7 +508,7 @@ fn blocks_join_and_report_each_packet_once() {
         newly_reported(&[(8, 10), (3, 4)]),
         [(3, 0), (8, 0), (9, 0), (0, 0)]
     );
-    // 6 was overtaken by 9.
+    // Packet 6 was overtaken by 9.
     assert_eq!(newly_reported(&[(6, 10), (3, 4)]), [(6, 3), (7, 2)]);
     assert_eq!(newly_reported(&[(2, 10)]), [(2, 7), (4, 5), (5, 4)]);
     assert_eq!(newly_reported(&[(2, 10)]), []);
@@ -528,12 +534,13 @@ fn a_paced_window_leaves_in_segments_over_the_round_trip() {
         sent += host.numbers().len() as u64;
     }
     assert_eq!(sent, 20);
-    // The smoothed round trip is still the first one's: twice 20 packets in 60 ms.
+    // The smoothed round-trip time is still the first one, so that the rate is twice 20 packets in
+    // 60 ms.
     let gap = segment_pkts * RTT / 40;
-    // What was not sent in the first round trip is made up for by half a gap.
+    // The idle time in the first round trip shortens the gap by half.
     assert_eq!(gaps[0], gap / 2);
     assert_eq!(gaps[1..], [gap; 8]);
-    // The window is used up: nothing waits for the pacer.
+    // The window is used up, so that no packet waits for the pacer.
     host.now += RTT / 40;
     host.step(|tcp, step| {
         tcp.on_pace(step);
@@ -542,7 +549,7 @@ fn a_paced_window_leaves_in_segments_over_the_round_trip() {
     assert_eq!(host.numbers(), [0u32; 0]);
 }
 
-/// Reno's window, and what it is told of rates.
+/// Reno's window, with a record of the rate samples that it receives.
 struct Listening {
     window: WholeWindow,
     rates: Vec<RateSample>,
@@ -575,7 +582,7 @@ impl CongestionControl for Listening {
 #[test]
 fn a_window_that_asks_is_told_how_fast_packets_arrive() {
     let mut host = TestHost::<Listening>::connected();
-    // The SYN tells nothing.
+    // The SYN yields no sample.
     assert_eq!(host.tcp.congestion.rates, []);
     let sample = |host: &TestHost<Listening>| *host.tcp.congestion.rates.last().unwrap();
     let rate = |host: &TestHost<Listening>| sample(host).rate.unwrap();
@@ -586,7 +593,7 @@ fn a_window_that_asks_is_told_how_fast_packets_arrive() {
     assert_eq!((first.acked_pkts, first.lost_pkts), (3, 0));
     assert_eq!((first.prior_in_flight_pkts, first.rtt), (10, Some(RTT)));
     assert_eq!((first.in_flight_pkts, first.delivered_pkts), (7, 4));
-    // 4 ms later 6 more, and packet 3 is lost.
+    // Six more packets are acknowledged 4 ms later, and packet 3 is lost.
     host.now += 4 * MS;
     host.ack(3, &[(4, 11)]);
     assert_eq!((rate(&host).pkts, rate(&host).interval), (9, RTT + 4 * MS));
@@ -600,7 +607,8 @@ fn a_window_that_asks_is_told_how_fast_packets_arrive() {
         (sample(&host).total_lost_pkts, sample(&host).recovery_state),
         (1, RecoveryState::Recovery)
     );
-    // Packet 3's copy and what was sent after it come when the application has stopped.
+    // The retransmission of packet 3 and the packets sent after it arrive after the application has
+    // stopped.
     host.tcp.connection.close();
     host.now += RTT;
     let next = host.tcp.connection.next;
@@ -629,7 +637,7 @@ fn a_copy_tells_the_round_trip_in_the_ticks_of_its_timestamp() {
         rtt_of_answer_after(RTT + Span::from_micros(300)),
         Some(RTT + MS)
     );
-    // Within a tick it is one all the same.
+    // A round trip within one tick still counts as one tick.
     assert_eq!(
         rtt::stamped_rtt(at(5 * MS), at(5 * MS + Span::from_micros(900))),
         MS

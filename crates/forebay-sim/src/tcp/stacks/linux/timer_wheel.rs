@@ -1,22 +1,24 @@
-//! When a timer of Linux fires (`calc_wheel_index` of kernel/time/timer.c): at a tick of the host, and the later it
-//! is due the coarser are the ticks, always rounded up. Flows share the ticks, as connections of one
-//! host do: timeouts that are backed off come in bursts.
+//! The expiry of Linux's timers (`calc_wheel_index` of kernel/time/timer.c).
+//!
+//! A timer fires at a tick of the host. Timers that are due later have coarser ticks, and a time is
+//! always rounded up. Flows share the ticks, like the connections of one host, so that timeouts
+//! with backoff occur in bursts.
 
 use forebay_units::{Span, Time};
 
-/// A tick at HZ = 1000.
+/// The length of a tick at HZ = 1000.
 const TICK: Span = Span::from_millis(1);
-/// A level of the wheel has 64 buckets, of which one is never ahead (`LVL_SIZE`).
+/// Number of buckets that lie ahead on a level of the wheel, which has 64 (`LVL_SIZE`).
 const BUCKETS_AHEAD: u64 = 63;
-/// A bucket of each level is 2^3 of the one below (`LVL_CLK_SHIFT`).
+/// A bucket of each level is 2^3 times as long as one of the level below (`LVL_CLK_SHIFT`).
 const LEVEL_SHIFT: u32 = 3;
 
-/// The time at which a timer fires that is set now to expire after `timeout`.
+/// Returns the time at which a timer fires that is set at `now` to expire after `timeout`.
 #[inline(always)]
 pub fn expiry(now: Time, timeout: Span) -> Time {
     let delta = timeout.as_nanos().div_ceil(TICK.as_nanos());
     let expires = now.since_start() / TICK + delta;
-    // The first level that reaches so far.
+    // Find the first level that reaches the expiry.
     let mut shift = 0;
     while delta >= BUCKETS_AHEAD << shift {
         shift += LEVEL_SHIFT;
@@ -34,7 +36,8 @@ mod tests {
 
     #[test]
     fn a_timer_fires_at_the_next_bucket_of_its_level() {
-        // Below 63 ticks to the tick, then to 8, from 504 on to 64, from 4032 on to 512.
+        // Times are rounded up to 1 tick below 63 ticks, then to 8, from 504 on to 64, and from
+        // 4032 on to 512.
         assert_eq!(expiry(at(10 * MS), 5 * MS), at(16 * MS));
         assert_eq!(expiry(at(10 * MS + NS), 5 * MS + NS), at(17 * MS));
         assert_eq!(expiry(Time::ZERO, 62 * MS), at(63 * MS));

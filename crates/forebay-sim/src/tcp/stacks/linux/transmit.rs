@@ -1,4 +1,4 @@
-//! What a Linux sender sends and when: new data, lost packets, probes, and what its timer does.
+//! Transmission of a Linux sender: new data, retransmissions, probes, and the actions of its timer.
 
 use forebay_aqm::Ecn;
 use forebay_units::cast::whole_u64;
@@ -12,21 +12,23 @@ use super::{AckReport, CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
 use crate::tcp::connection::{Config, SenderStep, TcpSegment};
 
-/// Least time to wait for a probe or for a late packet.
+/// Margin added to the time before a probe and to a reordering window.
 const LEAST_WAIT: Span = Span::from_millis(2);
-/// The first timeouts of a SYN come at an even pace (`tcp_syn_linear_timeouts`).
+/// Number of timeouts of a SYN before the backoff begins (`tcp_syn_linear_timeouts`).
 const EVEN_SYN_TIMEOUTS: u32 = 4;
-/// A segment is kept back only so soon after the last one.
+/// A segment may be deferred only within this time after the last one.
 const DEFER: Span = Span::from_millis(1);
-/// And only if the next ACK is this near, as the smoothed round trip says.
+/// A segment may be deferred only if the next ACK is expected within this time, by the smoothed
+/// round-trip time.
 const SOON: Span = Span::from_millis(1);
 /// Largest segment before it is cut into packets.
 const LARGEST_SEGMENT_BYTES: u64 = 65_536;
-/// Part of the window that need not wait, as 1/n (`tcp_tso_win_divisor`).
+/// A segment of 1/n of the window or more is not deferred (`tcp_tso_win_divisor`).
 const WINDOW_PARTS: u32 = 3;
 
 impl<C: CongestionControl> Linux<C> {
-    /// The rate at which segments are sized, and leave where they are paced.
+    /// Returns the rate in bytes per second that determines the size of segments, and at which they
+    /// leave if they are paced.
     pub(super) fn bytes_per_s(&self, config: &Config) -> f64 {
         let pkts = self
             .congestion
@@ -36,7 +38,7 @@ impl<C: CongestionControl> Linux<C> {
             .bytes_per_s(pkts, self.rtt.srtt, config.payload_bytes)
     }
 
-    /// A segment of this many packets has left.
+    /// Tells the pacer that a segment of this many packets has left.
     fn pace(&mut self, pkts: u32, last: u32, step: &SenderStep) {
         if step.config.pacing {
             let bytes_per_s = self.bytes_per_s(step.config);
@@ -46,6 +48,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
+    /// Marks lost packets by RACK.
     pub(super) fn detect(&mut self, now: Time) -> DetectedLosses {
         let recovering = self.state >= CaState::Recovery;
         let (rtt, sacked_pkts) = (&self.rtt, self.scoreboard.sacked_out());
@@ -55,7 +58,7 @@ impl<C: CongestionControl> Linux<C> {
         self.rack.detect(&mut self.scoreboard, window, now)
     }
 
-    /// The timeout was too early: back to the window before it.
+    /// Undoes a spurious timeout: restores the window and withdraws the losses.
     pub(super) fn undo_timeout(&mut self) {
         self.scoreboard.unmark_lost();
         if let Some((cwnd, ssthresh)) = self.before_timeout.take() {
@@ -69,18 +72,18 @@ impl<C: CongestionControl> Linux<C> {
         self.rack.advanced = true;
     }
 
-    /// The application has data that the receiver has room for.
+    /// True if the application has data for which the receiver has room.
     pub(super) fn has_new_data(&self) -> bool {
         self.connection.next < self.send_limit()
     }
 
-    /// New packets may be sent below this number.
+    /// Returns the number below which new packets may be sent.
     #[inline(always)]
     fn send_limit(&self) -> u32 {
         self.connection.limit.min(self.receive_window.end())
     }
 
-    /// Sends new packets as far as the window lets it; whether it sent any.
+    /// Sends new packets as far as the window allows; true if it sent any.
     #[inline(always)]
     pub(super) fn send_new(&mut self, step: &mut SenderStep) -> bool {
         if self.connection.next >= self.connection.limit {
@@ -104,7 +107,7 @@ impl<C: CongestionControl> Linux<C> {
                 limited = C::PACED && held;
                 break;
             }
-            // A segment of several packets waits or goes as one.
+            // The packets of a segment are deferred or sent together.
             let quota = cwnd - in_flight;
             let segment = self.segment_pkts(quota, step);
             if quota < segment && self.defers_segment(quota, step) {
@@ -132,7 +135,7 @@ impl<C: CongestionControl> Linux<C> {
         sent > 0
     }
 
-    /// Says where the application has nothing more to send, and not the window is in the way.
+    /// Tells the rate sampler if the application, not the window, limits the sender.
     #[inline(always)]
     fn check_app_limited(&mut self) {
         if !C::RATE_SAMPLES {
@@ -147,9 +150,9 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// Packets in the segments that the stack makes: what the rate gives in about a millisecond,
-    /// more where the round trip is short (`tcp_tso_autosize`). Where not even the least segment has
-    /// room, that one is the answer.
+    /// Returns the number of packets per segment: about one millisecond of the rate, and more if
+    /// the round trip is short (`tcp_tso_autosize`). It is never less than the least segment, even
+    /// if the window has no room for that.
     #[inline(always)]
     fn segment_pkts(&self, quota: u32, step: &SenderStep) -> u32 {
         if !step.config.gso {
@@ -169,9 +172,9 @@ impl<C: CongestionControl> Linux<C> {
         u32::try_from(pkts).map_or(u32::MAX, |pkts| pkts.max(least))
     }
 
-    /// Whether a segment cut short by the window waits for the next ACK, to go out whole
-    /// (`tcp_tso_should_defer`): not in recovery, only right behind another segment, and only if
-    /// that ACK is near or overdue.
+    /// True if a segment that the window would cut short is deferred until the next ACK
+    /// (`tcp_tso_should_defer`). That happens only outside recovery, directly after another
+    /// segment, and if the ACK is near or overdue.
     #[inline(always)]
     fn defers_segment(&self, quota: u32, step: &SenderStep) -> bool {
         let now = step.now;
@@ -187,7 +190,7 @@ impl<C: CongestionControl> Linux<C> {
         head.is_some_and(|head| head.sent_at + self.rtt.srtt <= soon)
     }
 
-    /// Notes whether the window was in the way, or how much of it was used in this round trip
+    /// Records if the window limited the sender, or how much of it was used in this round trip
     /// (`tcp_cwnd_validate`; RFC 7661).
     #[inline(always)]
     fn validate_cwnd(&mut self, limited: bool) {
@@ -202,7 +205,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// Tells the window, and the sampler of rates, of a packet that is about to leave.
+    /// Tells the congestion control and the rate sampler that a packet is about to leave.
     #[inline(always)]
     fn record_sent(&mut self, seq: u32, now: Time) {
         let in_flight = self.scoreboard.in_flight();
@@ -215,7 +218,7 @@ impl<C: CongestionControl> Linux<C> {
         self.congestion.on_sent(now, in_flight, app_limited);
     }
 
-    /// Sends the next new packet; the timer is the caller's.
+    /// Sends the next new packet. The caller sets the timer.
     #[inline(always)]
     fn transmit(&mut self, step: &mut SenderStep) {
         let now = step.now;
@@ -238,9 +241,9 @@ impl<C: CongestionControl> Linux<C> {
         self.connection.max_sent = self.connection.next;
     }
 
-    /// Ends the handshake with an ACK of its own: the application writes once it hears of the
-    /// connection (`tcp_rcv_synsent_state_process`). ECN-capable as little as any ACK, but where the
-    /// socket's packets all are.
+    /// Sends the ACK that ends the handshake, which has no data because the application writes only
+    /// when the connection is established (`tcp_rcv_synsent_state_process`). Like other ACKs it is
+    /// not ECN-capable, unless all packets of the congestion control are.
     pub(super) fn acknowledge_syn(&mut self, step: &mut SenderStep) {
         step.out.push(TcpSegment {
             push: false,
@@ -254,14 +257,14 @@ impl<C: CongestionControl> Linux<C> {
         });
     }
 
-    /// Sends a packet again, as a rule as one that is not ECN-capable (RFC 3168 section 6.1.5).
+    /// Retransmits a packet, usually without ECT (RFC 3168 section 6.1.5).
     fn retransmit(&mut self, seq: u32, probe: bool, step: &mut SenderStep) {
         let now = step.now;
         self.record_sent(seq, now);
         self.scoreboard.mark_retransmitted(seq, now, probe);
         self.last_sent_at = now;
         step.out.push(TcpSegment {
-            // It fills a gap, and is acknowledged at once anyway.
+            // A retransmission fills a gap and is acknowledged at once without PSH.
             push: false,
             bare: false,
             seq,
@@ -276,6 +279,7 @@ impl<C: CongestionControl> Linux<C> {
         self.pace(1, seq, step);
     }
 
+    /// Sends the packets that the state machine requires.
     pub(super) fn send_in_recovery(&mut self, retransmit: Retransmit, step: &mut SenderStep) {
         match retransmit {
             Retransmit::Nothing => {}
@@ -290,7 +294,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// Sends lost packets again as far as the window lets it.
+    /// Retransmits lost packets as far as the window allows.
     pub(super) fn retransmit_lost(&mut self, step: &mut SenderStep) {
         let mut rearm = false;
         while self.scoreboard.in_flight() < self.congestion.cwnd_pkts() {
@@ -311,19 +315,21 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
+    /// Sets the timer for this purpose.
     fn start_timer(&mut self, timer: Timer, timeout: Span, step: &SenderStep) {
         self.timer = timer;
         self.connection.timer_due = timer_wheel::expiry(step.now, timeout);
     }
 
-    /// The probe's timer if there is to be one, else the timeout's.
+    /// Sets the timer of a tail loss probe if the state allows one, else the retransmission timer.
     pub(super) fn set_timer(&mut self, step: &mut SenderStep) {
         if !self.schedule_tail_loss_probe(true, step) {
             self.rearm_timeout(step);
         }
     }
 
-    /// The timeout counts from now, or from when the head was sent where another timer ran.
+    /// Sets the retransmission timer. The timeout counts from now or, if a probe or a reordering
+    /// timer was running, from the time at which the first unacknowledged packet was sent.
     pub(super) fn rearm_timeout(&mut self, step: &mut SenderStep) {
         let Some(head) = self.scoreboard.head() else {
             self.timer = Timer::None;
@@ -340,13 +346,14 @@ impl<C: CongestionControl> Linux<C> {
         self.start_timer(Timer::Retransmit, timeout, step);
     }
 
+    /// Sets the timer for the end of the reordering window.
     pub(super) fn start_reordering_timer(&mut self, wait: Span, step: &SenderStep) {
         let timeout = (wait + LEAST_WAIT).min(self.rtt.rto);
         self.start_timer(Timer::Reordering, timeout, step);
     }
 
-    /// Sets the timer of a tail loss probe (RFC 8985 section 7.2), if the state allows one;
-    /// `advancing` says that the timeout starts anew.
+    /// Sets the timer of a tail loss probe (RFC 8985 section 7.2) and returns true, if the state
+    /// allows one. `advancing` is true if the retransmission timeout starts again now.
     #[inline(always)]
     fn schedule_tail_loss_probe(&mut self, advancing: bool, step: &SenderStep) -> bool {
         let Some(head) = self.scoreboard.head() else {
@@ -357,7 +364,7 @@ impl<C: CongestionControl> Linux<C> {
         }
         let mut timeout = match self.rtt.srtt {
             Span::ZERO => INITIAL_RTO,
-            // One packet's ACK may be delayed.
+            // The ACK of a single packet may be delayed.
             srtt if self.scoreboard.packets_out() == 1 => 2 * srtt + step.config.min_rto,
             srtt => 2 * srtt + LEAST_WAIT,
         };
@@ -372,7 +379,8 @@ impl<C: CongestionControl> Linux<C> {
         true
     }
 
-    /// What is late has been given its time (`tcp_rack_reo_timeout`).
+    /// Handles the end of the reordering window: packets still missing are lost
+    /// (`tcp_rack_reo_timeout`).
     pub(super) fn on_reordering_timer(&mut self, step: &mut SenderStep) {
         let losses = self.detect(step.now);
         if losses.lost_pkts > 0 {
@@ -391,7 +399,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// A tail loss probe: a new packet, or the last one again (RFC 8985 section 7.3).
+    /// Sends a tail loss probe, which is a new packet or the last one again (RFC 8985 section 7.3).
     pub(super) fn send_tail_loss_probe(&mut self, step: &mut SenderStep) {
         if self.probe.is_none() && self.scoreboard.packets_out() > 0 {
             let new = self.has_new_data();
@@ -410,7 +418,7 @@ impl<C: CongestionControl> Linux<C> {
         self.rearm_timeout(step);
     }
 
-    /// The retransmission timeout (`tcp_retransmit_timer`, `tcp_enter_loss`).
+    /// Handles the retransmission timeout (`tcp_retransmit_timer`, `tcp_enter_loss`).
     pub(super) fn on_retransmission_timeout(&mut self, step: &mut SenderStep) {
         let now = step.now;
         if self.scoreboard.packets_out() == 0 {
@@ -418,7 +426,8 @@ impl<C: CongestionControl> Linux<C> {
         }
         if self.connection.una == 0 {
             self.syn_timeouts += 1;
-            // Who asks again does not ask for ECN (RFC 3168 section 6.1.1.1, `tcp_ecn_clear_syn`).
+            // A retransmitted SYN does not request ECN (RFC 3168 section 6.1.1.1,
+            // `tcp_ecn_clear_syn`).
             self.ect = Ecn::NotEct;
             self.retransmit(0, true, step);
             if self.syn_timeouts > EVEN_SYN_TIMEOUTS {
@@ -437,7 +446,7 @@ impl<C: CongestionControl> Linux<C> {
                 self.scoreboard.mark_lost(seq);
             }
         }
-        // Once for a window of data.
+        // The threshold is lowered once per window of data.
         let again = self.state == CaState::Loss && self.timeouts == 0;
         if self.state <= CaState::Disorder || self.high_seq <= una || again {
             let (cwnd, ssthresh) = (self.congestion.cwnd_pkts(), self.congestion.ssthresh_pkts());

@@ -1,20 +1,21 @@
-//! What an application that always has data writes into its send buffer, and where a write ends: the
-//! last packet of each has PSH.
+//! The writes of an application into its send buffer, if it always has data. The last packet of
+//! each write has PSH.
 
 use crate::tcp::congestion::CongestionControl;
 
-/// The buffer is made for windows of so many packets at least (`TCP_INIT_CWND`).
+/// Smallest window for which the buffer is sized (`TCP_INIT_CWND`).
 const LEAST_WINDOW_PKTS: u32 = 10;
-/// Writes that are in the buffer at a time: each is a third of it or more.
+/// Largest number of writes in the buffer; each is at least a third of it.
 const MOST_WRITES: usize = 4;
 
+/// The writes in the send buffer.
 #[derive(Clone, Debug)]
 pub struct Writes {
     /// One past the last packet written.
     end: u32,
-    /// The window that the buffer is made for.
+    /// The window for which the buffer is sized.
     window_pkts: u32,
-    /// Ends of writes that are not sent yet, in order.
+    /// Ends of the writes that are not completely sent, in order.
     ends: [u32; MOST_WRITES],
     count: u8,
 }
@@ -31,10 +32,11 @@ impl Default for Writes {
 }
 
 impl Writes {
-    /// Packets below `una` are out of the buffer. Once a third of it is free the application
-    /// fills it (`sk_stream_is_writeable`), up to `limit` at most. It holds two or three of the largest
-    /// windows so far, and one packet more that makes it full (`tcp_sndbuf_expand`, with the memory of
-    /// packets of usual size).
+    /// Removes packets below `una` from the buffer, and fills it up to at most `limit` once a third
+    /// of it is free (`sk_stream_is_writeable`).
+    ///
+    /// The buffer holds two or three of the largest windows so far and one more packet, which makes
+    /// it full (`tcp_sndbuf_expand`, with the memory of packets of usual size).
     #[inline(always)]
     pub fn fill<C: CongestionControl>(&mut self, una: u32, limit: u32, cwnd_pkts: u32) {
         self.window_pkts = self.window_pkts.max(cwnd_pkts);
@@ -52,7 +54,7 @@ impl Writes {
         }
     }
 
-    /// Whether a packet that is being sent is the last of a write.
+    /// True if the packet that is being sent is the last one of a write.
     #[inline(always)]
     pub fn ends_with(&mut self, seq: u32) -> bool {
         let mut ends = false;
@@ -70,7 +72,8 @@ mod tests {
     use super::*;
     use crate::tcp::congestion::{Bbr, LinuxReno};
 
-    /// Last packets of writes, with this window, where ACKs are of so many packets.
+    /// Returns the last packets of writes with a window of `cwnd`, if each ACK is for `acks`
+    /// packets.
     fn pushed(cwnd: u32, acks: u32, limit: u32) -> Vec<u32> {
         pushed_by::<LinuxReno>(cwnd, acks, limit)
     }
@@ -93,24 +96,24 @@ mod tests {
 
     #[test]
     fn a_third_of_the_buffer_is_written_at_a_time() {
-        // Of 21 packets, once 13 are left.
+        // The buffer has 21 packets and is filled once 13 are left.
         assert_eq!(pushed(8, 1, u32::MAX)[..4], [21, 29, 37, 45]);
         assert_eq!(pushed(8, 3, u32::MAX)[..4], [21, 30, 39, 48]);
-        // A repair frees more at a time.
+        // The repair of a loss frees more at once.
         assert_eq!(pushed(8, 25, u32::MAX)[..3], [21, 46, 71]);
-        // The last packet of all there is.
+        // The last packet of all data ends a write.
         assert_eq!(pushed(8, 1, 28), [21, 27]);
     }
 
     #[test]
     fn the_buffer_of_bbr_holds_three_windows() {
-        // Of 142 packets, once 94 are left.
+        // The buffer has 142 packets and is filled once 94 are left.
         assert_eq!(pushed_by::<Bbr>(47, 1, u32::MAX)[..2], [142, 190]);
     }
 
     #[test]
     fn the_buffer_grows_with_the_window() {
-        // 81 packets for a window of 40, filled once 53 are left.
+        // The buffer has 81 packets for a window of 40 and is filled once 53 are left.
         assert_eq!(pushed(40, 1, u32::MAX)[..3], [81, 109, 137]);
     }
 }

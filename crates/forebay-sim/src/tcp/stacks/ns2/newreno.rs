@@ -5,12 +5,13 @@ use super::{Agent, LossRecovery, WindowAction, DUP_ACKS};
 use crate::tcp::congestion::CongestionControl;
 use crate::tcp::connection::{Ack, SenderStep};
 
-/// New packets per ACK during recovery, as in ns-2.
+/// Largest number of new packets per ACK during recovery, as in ns-2.
 const RECOVERY_BURST: u32 = 2;
 
+/// The loss recovery of ns-2's NewReno agent.
 #[derive(Clone, Debug, Default)]
 pub struct NewReno {
-    /// A partial ACK has been seen in this recovery.
+    /// True if this recovery has had a partial ACK.
     partial_ack_seen: bool,
 }
 
@@ -58,9 +59,9 @@ impl LossRecovery for NewReno {
 }
 
 impl NewReno {
-    /// An ACK that leaves part of the lost window open: resend the next hole (RFC 6582 section
-    /// 3.2 step 3), deflate by what was acknowledged, and restart the timer the first time only
-    /// (the "impatient" variant).
+    /// Takes a partial ACK, which leaves part of the lost window unacknowledged: resends the next
+    /// hole (RFC 6582 section 3.2 step 3), deflates the window by the acknowledged packets, and
+    /// restarts the timer for the first partial ACK only (the "impatient" variant).
     fn partial_ack<C: CongestionControl>(
         &mut self,
         agent: &mut Agent<C>,
@@ -73,7 +74,7 @@ impl NewReno {
             agent.inflation -= acked - 1;
         } else {
             cwnd -= f64::from(acked - agent.inflation);
-            // Above zero it still says that recovery lasts.
+            // An inflation above zero shows that recovery goes on.
             agent.inflation = 1;
         }
         agent.congestion.set_cwnd(cwnd.max(1.0));

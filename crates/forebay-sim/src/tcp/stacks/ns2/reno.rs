@@ -1,9 +1,10 @@
-//! Reno (RFC 2581): fast retransmit and fast recovery, which one ACK of new data ends.
+//! Reno (RFC 2581): fast retransmit, and fast recovery that ends with the first ACK of new data.
 
 use super::{Agent, LossRecovery, WindowAction, DUP_ACKS};
 use crate::tcp::congestion::{CongestionControl, Indication};
 use crate::tcp::connection::{Ack, SenderStep};
 
+/// The loss recovery of ns-2's Reno agent.
 #[derive(Clone, Debug, Default)]
 pub struct Reno;
 
@@ -40,8 +41,10 @@ impl LossRecovery for Reno {
     }
 }
 
-/// Third duplicate ACK: resend and halve, unless the loss belongs to a window that was
-/// already answered for (RFC 6582 section 3.2) and `again` is false.
+/// Resends the first packet and reduces the window, at the third duplicate ACK.
+///
+/// Nothing happens if the loss belongs to a window of data for which the window was reduced already
+/// (RFC 6582 section 3.2), unless `again` is true.
 #[inline(never)]
 pub fn fast_retransmit<C: CongestionControl>(
     agent: &mut Agent<C>,
@@ -49,14 +52,14 @@ pub fn fast_retransmit<C: CongestionControl>(
     again: bool,
 ) {
     let una = agent.connection.una;
-    // A loss right after the SYN has no earlier window.
+    // A loss right after the SYN cannot belong to an earlier window.
     let first_window = una == 1;
     if una > agent.recover || again || first_window {
         agent.recover = agent.connection.max_sent;
         agent.action = WindowAction::FastRetransmit;
         agent.reduce(Indication::Loss, step.config);
     } else if step.config.ecn() && agent.action == WindowAction::Ecn {
-        // The window was halved for a mark in this window of data: only resend.
+        // The window was reduced for a mark in this window of data, so the packet is only resent.
         agent.action = WindowAction::FastRetransmit;
     } else {
         return;

@@ -4,28 +4,28 @@
 use forebay_units::cast::whole_u32;
 use forebay_units::{Span, Time};
 
-/// Grain of the round-trip clock.
+/// Resolution of the clock that measures round trips.
 const TICK: Span = Span::from_millis(10);
 /// Timeout before the first measurement, as in ns-2.35 (RFC 2988 section 2.1).
 const INITIAL_RTO: Span = Span::from_secs(3);
 const MAX_RTO: Span = Span::from_secs(60);
 
-/// Smoothed round-trip time and its deviation, as integers in ticks: srtt has 3 bits after the
-/// binary point, rttvar has 2.
+/// The smoothed round-trip time and its deviation, as integers in ticks. The first has 3 bits after
+/// the binary point, the second has 2.
 #[derive(Clone, Debug)]
 pub struct RtoEstimator {
     srtt: i32,
     rttvar: i32,
-    /// srtt + 4·rttvar, before floor and backoff.
+    /// srtt + 4·rttvar, before the minimum and the backoff.
     base: Span,
     backoff: u32,
-    /// Phase of this host's clock in ns, in a word that keeps the sender's state within two cache
-    /// lines. A measurement counts ticks, so the phase decides the rounding.
+    /// Phase of this host's clock in ns. A measurement counts ticks, so that the phase decides how
+    /// it is rounded. 32 bits keep the sender's state within two cache lines.
     phase_nanos: u32,
 }
 
 impl RtoEstimator {
-    /// `phase` in [0, 1) of a tick.
+    /// Creates an estimator whose clock has this phase, in [0, 1) of a tick.
     pub fn new(phase: f64) -> RtoEstimator {
         RtoEstimator {
             srtt: 0,
@@ -37,7 +37,8 @@ impl RtoEstimator {
         }
     }
 
-    /// Takes the round trip of a packet sent once (Karn's rule is the caller's).
+    /// Takes the round trip of a packet that was sent only once; the caller applies Karn's
+    /// algorithm.
     pub fn update(&mut self, sent_at: Time, now: Time) {
         let into_tick = (sent_at.as_nanos() + u64::from(self.phase_nanos)) % TICK.as_nanos();
         let ticks = ((now - sent_at + Span::from_nanos(into_tick)) / TICK).max(1);
@@ -54,7 +55,7 @@ impl RtoEstimator {
         self.base = u64::from((((self.rttvar << 3) + self.srtt) >> 3).cast_unsigned()) * TICK;
     }
 
-    /// Ends the backoff: new data was acknowledged that had been sent once.
+    /// Ends the backoff, after the acknowledgement of new data that had been sent once.
     pub fn reset_backoff(&mut self) {
         self.backoff = 1;
     }
@@ -65,18 +66,19 @@ impl RtoEstimator {
             self.backoff = self.backoff.saturating_mul(2);
         }
         if self.backoff > 8 {
-            // So far off that the estimate is not trusted: start afresh, as BSD does.
+            // After so many backoffs the estimate is not trusted and starts again, as in BSD.
             self.rttvar += self.srtt >> 3;
             self.srtt = 0;
         }
     }
 
-    /// Smoothed round-trip time; zero before the first measurement.
+    /// Returns the smoothed round-trip time; zero before the first measurement.
     #[inline]
     pub fn srtt(&self) -> Span {
         u64::from(self.srtt.cast_unsigned()) * TICK / 8
     }
 
+    /// Returns the retransmission timeout, with the minimum and the backoff.
     #[inline]
     pub fn timeout(&self, min_rto: Span) -> Span {
         let floored = self.base.max(min_rto);
@@ -90,7 +92,7 @@ mod tests {
 
     use crate::tcp::testing::MS;
 
-    /// Takes a round trip from the start.
+    /// Takes a round trip that begins at time zero.
     fn measure(rto: &mut RtoEstimator, rtt: Span) {
         rto.update(Time::ZERO, Time::ZERO + rtt);
     }
@@ -99,10 +101,11 @@ mod tests {
     fn follows_rfc_6298_in_ticks() {
         let mut rto = RtoEstimator::new(0.0);
         assert_eq!(rto.timeout(200 * MS), 3_000 * MS);
-        // First round trip of 100 ms: srtt 100, rttvar 50, timeout 300.
+        // The first round trip of 100 ms gives srtt 100, rttvar 50 and a timeout of 300 ms.
         measure(&mut rto, 100 * MS);
         assert_eq!(rto.timeout(200 * MS), 300 * MS);
-        // The same again: rttvar 37.5 (in quarter ticks: 20 - 5 = 15), timeout 100 + 150.
+        // A second one gives rttvar 37.5 (in quarter ticks: 20 - 5 = 15) and a timeout of 100 + 150
+        // ms.
         measure(&mut rto, 100 * MS);
         assert_eq!(rto.timeout(200 * MS), 250 * MS);
         assert_eq!(rto.timeout(1_000 * MS), 1_000 * MS);

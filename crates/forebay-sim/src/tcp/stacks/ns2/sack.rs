@@ -1,22 +1,22 @@
-//! SACK recovery by the "pipe" estimate (RFC 3517, as ns-2's Sack1 runs it).
+//! SACK recovery with the "pipe" estimate (RFC 3517), as in ns-2's Sack1.
 
 use super::{Agent, LossRecovery, WindowAction, DUP_ACKS};
 use crate::tcp::congestion::{CongestionControl, Indication};
 use crate::tcp::connection::{Ack, SenderStep};
 
-/// What the sender knows of the data past the first hole.
+/// The loss recovery of ns-2's Sack1 agent, with its scoreboard.
 #[derive(Clone, Debug, Default)]
 pub struct Sack {
-    /// [start, end) of packets known to have arrived, in order.
+    /// Ranges [start, end) of packets known to have arrived, in order.
     sacked: Vec<(u32, u32)>,
-    /// Holes below this have been resent in this recovery.
+    /// Holes below this number have been resent in this recovery.
     resent_to: u32,
-    /// Packets thought to be in flight during recovery.
+    /// Estimated number of packets in flight during recovery.
     pipe: i64,
     recovering: bool,
-    /// After a timeout duplicate ACKs say nothing until new data is acknowledged.
+    /// True from a timeout until new data is acknowledged; duplicate ACKs are ignored meanwhile.
     timed_out: bool,
-    /// Highest number acknowledged during recovery; `Connection::una` waits for its end.
+    /// Highest number acknowledged during recovery; `Connection::una` follows when recovery ends.
     partial: u32,
 }
 
@@ -26,7 +26,7 @@ impl Sack {
         self.resent_to = 0;
     }
 
-    /// Takes what an ACK tells; true if any of it was new.
+    /// Enters the number and the blocks of an ACK; true if any of them was new.
     fn update(&mut self, ack: &Ack) -> bool {
         let mut is_new = false;
         let before = self.sacked.len();
@@ -63,7 +63,8 @@ impl Sack {
         true
     }
 
-    /// The first hole at or above `una` that was not resent and has arrivals above it.
+    /// Returns the first hole at or above `una` that was not resent and above which a packet has
+    /// arrived.
     fn next_hole(&self, una: u32) -> Option<u32> {
         let mut seq = self.resent_to.max(una);
         for &(start, end) in &self.sacked {
@@ -146,9 +147,11 @@ impl LossRecovery for Sack {
         }
     }
 
-    /// ns-2's `Sack1` empties its scoreboard and forgets neither recovery nor pipe. Where the old
-    /// pipe is one packet or more, the new connection sends not even its SYN; without a timer it
-    /// stays silent for good, and so do those after it.
+    /// Begins a new connection. ns-2's `Sack1` empties its scoreboard but keeps the recovery and
+    /// the pipe.
+    ///
+    /// If the old pipe is one packet or more, the new connection does not even send its SYN.
+    /// Without a timer it stays silent for good, and so do the connections after it.
     fn reset(&mut self, ns2_reset: bool) {
         let old = std::mem::take(self);
         if ns2_reset {
@@ -160,7 +163,7 @@ impl LossRecovery for Sack {
 }
 
 impl Sack {
-    /// Third duplicate ACK.
+    /// Enters recovery at the third duplicate ACK.
     fn enter_recovery<C: CongestionControl>(
         &mut self,
         agent: &mut Agent<C>,
@@ -197,7 +200,7 @@ impl Sack {
     ) {
         self.pipe -= 1;
         if ack.next >= agent.recover {
-            // Everything sent before the loss is acknowledged.
+            // All packets sent before the loss are acknowledged.
             self.recovering = false;
             self.timed_out = false;
             self.clear();
@@ -205,7 +208,7 @@ impl Sack {
             agent.recover = 1;
             agent.new_ack(ack, step);
         } else if ack.next > self.partial {
-            // A hole was filled: its resent packet has left the pipe as well.
+            // A hole was filled, so its resent packet has left the pipe, too.
             self.partial = ack.next;
             self.update(ack);
             self.pipe -= 1;
@@ -239,7 +242,7 @@ mod tests {
         board.resent_to = 12;
         assert_eq!(board.next_hole(10), Some(14));
         board.resent_to = 16;
-        // 17 may still be on its way: nothing above it has arrived.
+        // Packet 17 may still be under way, because no packet above it has arrived.
         assert_eq!(board.next_hole(10), None);
     }
 
@@ -275,7 +278,7 @@ mod tests {
             out.iter().map(|segment| segment.seq).collect::<Vec<_>>()
         };
         assert_eq!(first_packets(false, 5), [0]);
-        // A window of one packet, with five thought to be in flight.
+        // The window is one packet, and five are thought to be in flight.
         assert!(first_packets(true, 5).is_empty());
         assert_eq!(first_packets(true, 0), [0]);
         assert_eq!(first_packets(true, -2), [0, 1, 2]);
