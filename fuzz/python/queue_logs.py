@@ -65,7 +65,7 @@ def target(data: bytes) -> None:
                 estimate.loop_response(part, numbers.rtt_s.value)
             for value in (numbers.rate_bps, numbers.loss, numbers.rtt_s, numbers.flows):
                 assert not value.known or 0 <= value.low <= value.value <= value.high, numbers
-            json.dumps(numbers.as_json(), allow_nan=False).encode()
+            json.dumps(numbers.to_dict(), allow_nan=False).encode()
 
 
 if __name__ == "__main__":

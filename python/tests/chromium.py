@@ -60,7 +60,7 @@ def studio(folder: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Pope
             process.kill()
             raise
     assert process.returncode == 0, err
-    assert (out, err) == ("", "It ends with Ctrl-C.\n")
+    assert (out, err) == ("", "Press Ctrl-C to stop.\n")
 
 
 @pytest.fixture(scope="module")

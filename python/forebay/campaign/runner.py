@@ -574,7 +574,10 @@ class Until:
         """Parse "ci95=2%" or "ci95=2%,goodput_bps", or raise `ScenarioError`."""
         match = UNTIL.fullmatch(text)
         if match is None or not float(match[1]) > 0:
-            expected = "a share of the mean such as ci95=2% or ci95=2%,goodput_bps"
+            expected = (
+                "a goal such as ci95=2% (seeds until the 95 % interval is at most 2 % of the mean) "
+                "or ci95=2%,goodput_bps"
+            )
             raise ParameterError("until", text, expected)
         metrics = tuple(match[2].split(",")) if match[2] else USUAL
         check_metrics(metrics, key="until")

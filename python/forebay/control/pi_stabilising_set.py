@@ -313,8 +313,8 @@ def _pi_law(law: str) -> PiLaw:
     """Return the form of a PI. Raises `ScenarioError` for any other law."""
     form = pi_forms.pi_law(law)
     if form is None:
-        expected = f"a PI: {', '.join(pi_forms.pi_laws())} (`tune` searches any law over a range)"
-        raise ParameterError("law", law, expected, reason="it is not a PI, and there is a range")
+        expected = f"{', '.join(pi_forms.pi_laws())} (`tune` searches any law over a range)"
+        raise ParameterError("law", law, expected, reason="a range requires a PI")
     return form
 
 

@@ -110,8 +110,8 @@ class Store(Segments):
             why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
             raise self._unusable(f"its {MARK} cannot be read{why}", "a store") from error
         if layout != LAYOUT:
-            expected = f"layout {LAYOUT}; another version of forebay made it"
-            raise self._unusable(f"it has layout {layout}", expected)
+            reason = f"another version of forebay made it, with layout {layout}"
+            raise self._unusable(reason, f"a store of layout {LAYOUT}")
         self._checked = True
 
     def _unusable(self, reason: str, expected: str) -> ParameterError:

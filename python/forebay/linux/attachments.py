@@ -325,7 +325,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     KernelError
         If the kernel refuses the change.
     """
-    programs.need_capabilities(programs.NETWORK, "set")
+    programs.need_capabilities(programs.NETWORK, "kernel change")
     attached = devices.attached_to(device)
     name = devices.name_here(attached) or device
     ifindex = devices.index(name)
@@ -356,10 +356,11 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     ]
     if started and changes:
         raise ScenarioError(
-            f"set: {', '.join(changes)} gives the law its first state ({', '.join(started)}) and "
-            "cannot be changed while it runs; detach the law and attach it anew"
+            f"kernel change: {', '.join(changes)} gives the law its first state "
+            f"({', '.join(started)}) and cannot be changed while it runs; detach the law and "
+            "attach it again"
         )
-    programs.need_capabilities(programs.LAW, "set")
+    programs.need_capabilities(programs.LAW, "kernel change")
     if rate is not None and new.engine == CLASSIFIER:
         words = shaper(new, devices.device(name))
         call(*["change" if word == "replace" else word for word in words])

@@ -52,7 +52,7 @@ def test_a_full_disk_is_called_full_and_by_its_place(
         done = cli("run", scenario.name, "--seeds", "1", "--out", path / "r", "--set", "sample=1ms")
         assert done.returncode == 1
         (line,) = [one for one in done.stderr.splitlines() if "disk" in one or "error" in one]
-        assert line.startswith(f"forebay: {path / 'r'}"), line
+        assert line.startswith(f"error: {path / 'r'}"), line
         assert line.endswith(": the disk is full (No space left on device)")
         assert ".forebay-" not in line
     finally:

@@ -43,7 +43,7 @@ main()
 )
 def test_a_build_without_linux_says_so_in_one_line(words: list[str], tmp_path: Path) -> None:
     line = run(sys.executable, "-c", WITHOUT_LINK, *words, cwd=tmp_path, fails=True)
-    assert line.startswith("link: needs Linux")
+    assert line.startswith("error: link: requires Linux")
     assert line.count("\n") == 1
 
 

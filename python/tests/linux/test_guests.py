@@ -68,7 +68,9 @@ def test_a_missing_first_process_is_reported_with_the_command_that_builds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some_guest: Path
 ) -> None:
     monkeypatch.setattr(guests, "PROGRAM", tmp_path / "forebay-guest")
-    with pytest.raises(ScenarioError, match=r"kernel needs forebay-guest, .*`make guest` builds it"):
+    with pytest.raises(
+        ScenarioError, match=r"kernel needs forebay-guest, .*`make guest` builds it"
+    ):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
@@ -232,7 +234,7 @@ def test_guests_are_listed_and_removed(some_guest: Path) -> None:
     (guest,) = guests.installed()
     assert (guest.release, guest.hz) == ("9.9", 1000)
     assert guests.chosen("0123") == guest
-    with pytest.raises(ScenarioError, match='GUEST: "9" is unknown; .* 0123456789ab'):
+    with pytest.raises(ScenarioError, match=r'GUEST: "9" is unknown; .* 0123456789ab'):
         guests.chosen("9")
     guests.remove(guest)
     assert not some_guest.exists()

@@ -202,9 +202,9 @@ def test_it_changes_while_traffic_runs(router: Path3) -> None:
 def test_a_failure_leaves_the_device_as_it_was(router: Path3) -> None:
     before = router.run("tc", "qdisc", "show", "dev", "eth0").stdout
     for words, status, why in [
-        (["nodev", "pi", "--rate", "15Mbit/s"], 2, 'DEV: found "nodev"'),
+        (["nodev", "pi", "--rate", "15Mbit/s"], 2, "DEV: there is no device nodev"),
         (["eth0", "pie2", "--rate", "15Mbit/s"], 2, "law"),
-        (["eth0", "rem", "--rate", "15Mbit/s"], 2, "LAW: found"),
+        (["eth0", "rem", "--rate", "15Mbit/s"], 2, 'LAW: "rem" is not valid'),
         (["eth0", "pi"], 2, "--rate is missing"),
         (["eth0", "pi", "--rate", "15Mbit/s", "--set", "target=900p"], 2, "at most the buffer"),
         (["eth0", "pi", "--rate", "1kbit/s"], 2, "in fixed point"),
@@ -313,7 +313,7 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
         ip link add eth0 netns r{router.tag} type veth peer name eth0 netns d{router.tag}
     """)
     down = router.forebay("attach", "eth0", "pi", "--rate", "15Mbit/s")
-    assert down.returncode == 2 and "which is down" in down.stderr
+    assert down.returncode == 2 and "eth0 is down" in down.stderr
     assert len(down.stderr.splitlines()) == 1
     router.did("detach", "eth0")
     assert not records.RUN.exists()
@@ -379,7 +379,7 @@ def test_programs_of_others_stay(router: Path3, tmp_path: Path) -> None:
         done = router.forebay("kernel", "show", "eth0")
         assert "1 other program at egress before the law may let packets pass" in done.stderr
         # One that came between the two commands, at most.
-        assert re.search(r"sent 2\d packets, and the law has seen \d;", done.stderr), done.stderr
+        assert re.search(r"sent 2\d packets, but the law has seen \d;", done.stderr), done.stderr
         router.did("detach", "eth0")
         assert router.programs() == others
         detach = "import socket; from forebay.linux import tcx; "
@@ -408,7 +408,7 @@ def test_detach_removes_a_partly_attached_law(router: Path3) -> None:
         time.sleep(1)
         done = router.forebay("detach", "eth0")
         statuses.add(done.returncode)
-        assert done.returncode == 0 or "a device with a law" in done.stderr, done.stderr
+        assert done.returncode == 0 or "eth0 has no law" in done.stderr, done.stderr
         assert router.run("tc", "qdisc", "show", "dev", "eth0").stdout == before
         assert not router.programs()
         nothing_stays()

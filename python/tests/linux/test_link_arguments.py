@@ -106,5 +106,6 @@ def test_any_command_line_runs_or_is_refused_in_a_line(options: list[str]) -> No
         assert done.returncode == (0 if ran else 2), done.stderr
         if not ran:
             assert done.stderr.count("\n") == 1, done.stderr
-            assert "allowed: " in done.stderr
+            assert done.stderr.startswith("error: "), done.stderr
+            assert "allowed: " in done.stderr or "expected " in done.stderr, done.stderr
             assert list(Path(folder).iterdir()) == []

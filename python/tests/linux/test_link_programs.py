@@ -121,7 +121,7 @@ def test_iperf3_and_a_web_server_run_as_they_are(tmp_path: Path) -> None:
     # A machine whose default hardly follows a law is told of: iperf3 has it here.
     default = link_outcome.default_congestion_control()
     warned = " ".join(text for text, _ in descriptions.warnings(result))
-    assert (f"a program's TCP has {default}" in warned) == bool(
+    assert (f"congestion control of programs is {default}" in warned) == bool(
         link_outcome.congestion_warning(default)
     )
     # Who gets what, by traffic: 2 · 300 kB in 7 s, and something for each of the others.
@@ -150,7 +150,7 @@ def test_what_programs_say_and_how_they_end_is_in_the_result(tmp_path: Path) -> 
     assert one["said"] == "of a file\nwords\nbad\n"
     assert one["output"] == "programs/codel-1-0.txt"
     warned = [text for text, _ in descriptions.warnings(result)]
-    assert f"codel: 1 of 1 runs: `{client}` of client ended with status 7: bad" in warned[0]
+    assert f"CoDel: 1 of 1 runs: `{client}` of client ended with status 7: bad" in warned[0]
 
 
 @needs_link

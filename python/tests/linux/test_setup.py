@@ -168,5 +168,5 @@ def test_release_notes_are_the_section_of_a_version() -> None:
     assert release_notes(text, "0.1.0") == "### Added\n- All.\n"
     with pytest.raises(ValueError, match="Unreleased has no entry"):
         release_notes(text, "Unreleased")
-    with pytest.raises(ValueError, match='no version "0.3.0", only Unreleased'):
+    with pytest.raises(ValueError, match=r'no version "0\.3\.0", only Unreleased'):
         release_notes(text, "0.3.0")

@@ -188,12 +188,12 @@ def test_what_cannot_be_compared_is_one_line(saved: Path, tmp_path: Path, cli: C
         ),
         ((saved / "large", tmp_path / "none"), "has no result; expected a folder that forebay run"),
         ((saved / "swept", saved / "large"), "no point in common"),
-        ((saved / "large", saved / "codel"), "compare: found no law in both: "),
-        ((saved / "large", saved / "small", "--metric", "delay"), '--metric: found "delay"'),
+        ((saved / "large", saved / "codel"), "compare: the results have no law in common: "),
+        ((saved / "large", saved / "small", "--metric", "delay"), '--metric: "delay" is not valid'),
     ]:
         done = cli("compare", *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert wrong in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "results").exists()
-    with pytest.raises(ScenarioError, match=r'^metric: found "delay"'):
+    with pytest.raises(ScenarioError, match=r'^metric: "delay" is not valid'):
         forebay.compare(saved / "large", saved / "small", metrics=["delay"])

@@ -101,8 +101,8 @@ def test_a_range_on_the_command_line(cli, tmp_path: Path) -> None:  # type: igno
     words = ["design", "pi", "--rate", "5..50Mbit/s", "--rtt", "20..200ms", "--flows", "10..400"]
     done = cli(*words)
     assert done.returncode == 0, done.stderr
-    assert "One set of gains does not suffice" in done.stdout
-    assert "left out: 5Mbit/s, 20ms, 400 flows" in done.stdout
+    assert "One set of gains is slow for this range" in done.stdout
+    assert "corner left out: 5Mbit/s, 20ms, 400 flows" in done.stdout
     folder = tmp_path / "results" / "design-pi"
     assert (folder / "gains.png").stat().st_size > 10_000
     assert 'kind = "pi"' in (folder / "law.toml").read_text()
@@ -114,10 +114,16 @@ def test_a_range_on_the_command_line(cli, tmp_path: Path) -> None:  # type: igno
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["red", "--rtt", "20..200ms", "--flows", "10"], 'law: found "red" with a range'),
+        (["red", "--rtt", "20..200ms", "--flows", "10"], 'law: "red": a range requires a PI'),
         (["pi", "--rtt", "20..200ms", "--flows", "ten"], "--flows"),
-        (["pi", "--rtt", "20..200ms", "--flows", "10", "--set", "beta=0.3"], '--set: found "beta"'),
-        (["pi", "--rtt", "20ms", "--flows", "ten"], '--flows: found "ten", allowed: a number'),
+        (
+            ["pi", "--rtt", "20..200ms", "--flows", "10", "--set", "beta=0.3"],
+            '--set: "beta" cannot be',
+        ),
+        (
+            ["pi", "--rtt", "20ms", "--flows", "ten"],
+            '--flows: "ten" is not valid; expected a number',
+        ),
     ],
 )
 def test_a_wrong_range_is_refused_in_one_line(words: list[str], wrong: str, cli) -> None:  # type: ignore[no-untyped-def]

@@ -285,11 +285,11 @@ def refused(tmp_path: Path, store: object) -> str:
 def test_a_store_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain/file").write_text("")
-    assert f"without {MARK}, allowed: a store" in refused(tmp_path, "plain")
-    assert "a file, allowed: a folder" in refused(tmp_path, "plain/file")
+    assert f"it has no {MARK}; expected a store" in refused(tmp_path, "plain")
+    assert "it is a file; expected a folder" in refused(tmp_path, "plain/file")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / MARK).write_text(json.dumps({"store": LAYOUT + 1}))
-    assert f"of layout {LAYOUT + 1}, allowed: layout {LAYOUT}" in refused(tmp_path, "old")
+    assert f"with layout {LAYOUT + 1}; expected a store of layout {LAYOUT}" in refused(tmp_path, "old")
     (tmp_path / "old" / MARK).write_text("{")
     assert "cannot be read" in refused(tmp_path, "old")
     assert "--store" in refused(tmp_path, "")
@@ -361,12 +361,12 @@ def test_an_error_of_a_driver_becomes_one_line(monkeypatch: pytest.MonkeyPatch) 
         raise RuntimeError("Unable to locate credentials\nand more")
 
     monkeypatch.setattr(memory, "cat_file", refuse)
-    with pytest.raises(ScenarioError, match="cannot be read: Unable to locate credentials, "):
+    with pytest.raises(ScenarioError, match="cannot be read: Unable to locate credentials; "):
         choice.at("memory://refused")
     monkeypatch.undo()
     store = choice.at("memory://refused")
     monkeypatch.setattr(memory, "pipe_file", refuse)
-    with pytest.raises(ScenarioError, match="unable to locate credentials, allowed: a folder"):
+    with pytest.raises(ScenarioError, match="unable to locate credentials; expected a folder"):
         store.check_writable()
 
 

@@ -110,4 +110,4 @@ def test_a_range_goes_from_less_to_more(cli: Cli, words: list[str], said: str) -
 def test_a_record_is_not_cut_to_nothing(cli: Cli) -> None:
     done = cli("identify", "any.csv", "--from", "100s", "--to", "50s")
     assert done.returncode == 2
-    assert '--to: found "50s"' in done.stderr
+    assert '--to: "50s" is not later than --from "100s"' in done.stderr

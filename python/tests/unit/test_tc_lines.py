@@ -632,5 +632,5 @@ def test_init_writes_the_law_and_link_of_a_line(cli: Cli) -> None:
     refused = cli("init", "-", *given, "--law", "pie")
     assert refused.returncode == 2
     assert refused.stderr.strip() == (
-        "--law: the lines of --tc already give the law, codel; leave it out"
+        "error: --law: the lines of --tc already give the law, codel; leave it out"
     )
