@@ -72,7 +72,7 @@ def test_thousands_of_finished_runs_are_kept_at_once(scenario: Path) -> None:
     ]  # fmt: skip
     written = json.loads((folder / "metrics.json").read_text())
     assert written["partial"] is True and len(written["runs"]) >= 300
-    assert "results/two has the metrics of the runs that finished" in errors
+    assert "results/two has the metrics of the finished runs" in errors
     assert "Report" not in out
 
 

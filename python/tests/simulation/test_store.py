@@ -289,7 +289,9 @@ def test_a_store_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> N
     assert "it is a file; expected a folder" in refused(tmp_path, "plain/file")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / MARK).write_text(json.dumps({"store": LAYOUT + 1}))
-    assert f"with layout {LAYOUT + 1}; expected a store of layout {LAYOUT}" in refused(tmp_path, "old")
+    assert f"with layout {LAYOUT + 1}; expected a store of layout {LAYOUT}" in refused(
+        tmp_path, "old"
+    )
     (tmp_path / "old" / MARK).write_text("{")
     assert "cannot be read" in refused(tmp_path, "old")
     assert "--store" in refused(tmp_path, "")
