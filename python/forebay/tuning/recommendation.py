@@ -67,8 +67,8 @@ PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json
 NAMES = [PAGE, LAW, CORNERS, JSON, "trade.p*", "places.p*", "defaults.p*"]
 #: How the names of candidates are formed.
 NAMES_SAY = (
-    'A candidate is named after the goal of its search; "at 0.5" has half of that search\'s '
-    'target, "fastest" the largest integral gain that keeps the margins.'
+    'A candidate is named after the goal of its search. "at 0.5" has half of that search\'s '
+    'target; "fastest" has the largest integral gain that keeps the margins.'
 )
 
 

@@ -561,7 +561,7 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     # What is chosen between, and what its names say.
     (target,) = (row["set_point"] for row in printed["candidates"] if row["chosen"])
     assert target == printed["params"]["target"] and f"<td>{target}</td>" in report
-    assert "the set-point is half of that search" in report
+    assert "is named after the goal of its search" in report
     # It answers first: the choice, a picture, and then the reasons.
     assert report.index("(chosen)") < report.index("<svg") < report.index("take pi with")
     assert report.index("take pi with") < report.index("Every place in numbers")
