@@ -132,9 +132,15 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--target", "0s"], '--target: "0s" is not valid; expected more than zero'),
         (["pi", *LINK, "--target", "-5p"], '--target: "-5p" is not valid; expected more than zero'),
         (["pi", *LINK, "--buffer", "3p"], '--buffer: "3p" is not valid; expected at least "188p"'),
-        (["pi", *LINK, "--export", "x.foo"], '--export: "x.foo"'),
+        (
+            ["pi", *LINK, "--export", "x.foo"],
+            '--export: "x.foo" is not valid; expected a file that ends in .mat',
+        ),
         (["pi", *LINK, "--export", "no/x.mat"], '--export: "no/x.mat": no such file'),
-        (["pi", *LINK, "--from", "none"], '--from: "none": no such file or directory'),
+        (
+            ["pi", *LINK, "--from", "none"],
+            '--from: "none": no such file or directory; expected a file of',
+        ),
         (["pi", *LINK, "--flows", "inf"], "--flows: inf is not valid; expected a finite number"),
         (
             ["dualpi2", *LINK, "--l4s-flows", "5000"],
@@ -156,7 +162,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", "--rate", "15", "--flows", "60", "--rtt", "200ms"], "rate"),
         (["pi", "--rate", "15Mbit/s", "--flows", "0", "--rtt", "200ms"], "--flows"),
         (["pi", "--rate", "1Mbit/s", "--flows", "500", "--rtt", "20ms"], "--flows"),
-        (["pi", *LINK[:-4], "--flows", "x"], '--flows: "x"'),
+        (["pi", *LINK[:-4], "--flows", "x"], '--flows: "x" is not valid; expected a number'),
         (["droptail", *LINK], "nor a linear model; expected red, pi, pid, pi-pd,"),
     ],
 )

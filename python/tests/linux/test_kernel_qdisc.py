@@ -144,7 +144,7 @@ def test_a_kernel_without_bpf_qdiscs_is_refused() -> None:
     if programs.offers("bpf_qdisc_init_prologue", "bpf_qdisc"):
         assert status == 0 and "f0ba: fb" in text
         status, text = said("--front", "qdisc", "--ecn")
-        assert status == 2 and "--ecn" in text
+        assert status == 2 and "--ecn" in text and "qdisc" in text
     else:
         assert status == 2 and "6.16" in text and text.count("\n") == 1
     status, text = said("--front", "classifier")

@@ -372,4 +372,4 @@ def test_a_round_trip_of_nothing_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text("")
     done = cli("identify", "q.jsonl", "--rtt", "0ms")
     assert done.returncode == 2  # type: ignore[attr-defined]
-    assert '--rtt: "0ms"' in done.stderr  # type: ignore[attr-defined]
+    assert '--rtt: "0ms" is not valid; expected a time above zero' in done.stderr  # type: ignore[attr-defined]

@@ -122,7 +122,9 @@ def test_a_report_does_not_replace_another_result(scenario: Path, tmp_path: Path
     overrides = {"traffic.0.flows": 5}
     forebay.run(scenario, laws=["pi"], overrides=overrides, seeds=2).report(out)
     other = forebay.run(scenario, laws=["pi"], overrides=overrides, seeds=1)
-    with pytest.raises(forebay.ScenarioError, match=r"report.*force=True"):
+    with pytest.raises(
+        forebay.ScenarioError, match=r"report: .* holds the result of .*; use force=True"
+    ):
         other.report(out)
     assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 2
     other.report(out, force=True)
