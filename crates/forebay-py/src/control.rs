@@ -318,9 +318,10 @@ pub fn known(kind: &str) -> PyResult<&'static LawSpec> {
     law_named(kind).map_err(|allowed| fault(ParamError::new("law", format!("{kind:?}"), allowed)))
 }
 
-/// Converts a parameter error to a `ScenarioError`.
+/// Converts a parameter error to a `ScenarioError` with its key and what the key may be.
 pub fn fault(error: ParamError) -> PyErr {
-    ScenarioError::new_err(error.to_string())
+    let (text, file, line) = (error.to_string(), "", None::<usize>);
+    ScenarioError::new_err((text, file, line, error.key, error.allowed))
 }
 
 fn read(settings: Settings) -> PyResult<Vec<(String, Value)>> {

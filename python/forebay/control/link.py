@@ -8,7 +8,6 @@ scenario or a command of this link says what the user wrote.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -82,10 +81,8 @@ def quantity(name: str, value: Quantity, kind: str) -> float:
     text = text_of(value, kind)
     try:
         return _native.quantity(name, text, kind)
-    except ParameterError:
-        raise
     except ScenarioError as error:
-        raise _parameter_error(name, text, error) from None
+        raise ParameterError(name, text, error.expected) from None
 
 
 def whole(number: float) -> float:
@@ -93,10 +90,10 @@ def whole(number: float) -> float:
     return int(number) if math.isfinite(number) and number == int(number) else number
 
 
-def _parameter_error(name: str, text: str, error: ScenarioError) -> ParameterError:
-    """Return the native reader's error as one that knows its argument."""
-    expected = error.expected or re.split(r"allowed: |; expected ", str(error))[-1]
-    return ParameterError(name, text, expected)
+def set_fields(instance: object, **values: object) -> None:
+    """Set fields of a frozen dataclass, as its constructor does."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def replaced(instance: T, **values: object) -> T:
@@ -110,9 +107,9 @@ def replaced(instance: T, **values: object) -> T:
         The fields that differ, by name.
     """
     copy: T = object.__new__(type(instance))
-    for name in (entry.name for entry in fields(instance)):  # type: ignore[arg-type]
-        object.__setattr__(copy, name, values.pop(name, getattr(instance, name)))
-    assert not values, values
+    present = {entry.name: getattr(instance, entry.name) for entry in fields(instance)}  # type: ignore[arg-type]
+    assert present.keys() >= values.keys(), values
+    set_fields(copy, **(present | values))
     return copy
 
 
@@ -207,21 +204,20 @@ class Link:
         if not (math.isfinite(l4s_flows) and l4s_flows >= 0):
             raise ParameterError("l4s_flows", whole(l4s_flows), "zero or more")
         plain = len(groups) == 1 and groups[0].tcp == PLAIN
-        values = {
-            "rate": text_of(rate, "rate"),
-            "rtt": mean,
-            "flows": total,
-            "packet": text_of(packet, "size"),
-            "buffer": None if buffer is None else text_of(buffer, "queue"),
-            "l4s_flows": l4s_flows,
-            "groups": () if plain else groups,
-        }
-        for name, entry in values.items():
-            object.__setattr__(self, name, entry)
+        set_fields(
+            self,
+            rate=text_of(rate, "rate"),
+            rtt=mean,
+            flows=total,
+            packet=text_of(packet, "size"),
+            buffer=None if buffer is None else text_of(buffer, "queue"),
+            l4s_flows=l4s_flows,
+            groups=() if plain else groups,
+        )
         # The longest RTT needs the largest buffer.
         longest_pkts = rate_bps * quantity("rtt", longest, "time") / (8 * packet_bytes)
         buffer_pkts = longest_pkts if self.buffer is None else self._asked_buffer_pkts(self.buffer)
-        object.__setattr__(self, "buffer_pkts", math.ceil(buffer_pkts))
+        set_fields(self, buffer_pkts=math.ceil(buffer_pkts))
 
     @staticmethod
     def of_groups(
@@ -247,18 +243,17 @@ class Link:
             The classes of flows; empty for Reno flows with one RTT.
         """
         link: Link = object.__new__(Link)
-        values = {
-            "rate": rate,
-            "rtt": rtt,
-            "flows": flows,
-            "packet": packet,
-            "buffer": f"{buffer_pkts}p",
-            "l4s_flows": 0.0,
-            "buffer_pkts": buffer_pkts,
-            "groups": groups,
-        }
-        for name, value in values.items():
-            object.__setattr__(link, name, value)
+        set_fields(
+            link,
+            rate=rate,
+            rtt=rtt,
+            flows=flows,
+            packet=packet,
+            buffer=f"{buffer_pkts}p",
+            l4s_flows=0.0,
+            buffer_pkts=buffer_pkts,
+            groups=groups,
+        )
         return link
 
     @property
@@ -440,7 +435,7 @@ class Link:
         try:
             return _native.set_point_pkts(name, text, self.rate_bps, self.packet_bytes)
         except ScenarioError as error:
-            raise _parameter_error(name, text, error) from None
+            raise ParameterError(name, text, error.expected) from None
 
 
 # --- classes of flows ---------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from forebay.control.link import (
     per_class,
     quantity,
     replaced,
+    set_fields,
     text_of,
 )
 from forebay.control.senders import SENDERS
@@ -265,18 +266,17 @@ class LinkRange:
             buffer_pkts = quantity("buffer", buffer, "queue")
             if buffer_pkts < 10:
                 raise ParameterError("buffer", text_of(buffer, "queue"), 'at least "10p"')
-        values = {
-            "rates_bps": (round(low), round(high)),
-            "spans": spans,
-            "packet": text_of(packet, "size"),
-            "packet_bytes": packet_bytes,
-            "buffer_pkts": max(10, math.ceil(buffer_pkts)),
-            "trace": recorded,
-            "overrides": (),
-            "router": "",
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        set_fields(
+            self,
+            rates_bps=(round(low), round(high)),
+            spans=spans,
+            packet=text_of(packet, "size"),
+            packet_bytes=packet_bytes,
+            buffer_pkts=max(10, math.ceil(buffer_pkts)),
+            trace=recorded,
+            overrides=(),
+            router="",
+        )
 
     def with_settings(self, overrides: Overrides = (), router: str = "") -> LinkRange:
         """Return the range with settings of its packet runs and of the choice of laws.
