@@ -6,9 +6,9 @@
     python -m tools.evidence stamp reality.md    # write the line of version and commit
 
 A page states the results version and the commit that made it in one line below its title. The
-pages, what makes them and how long that takes are in `tools/evidence.toml`. A page counts as made
-once it has the line of the present results version and commit, so that the same command continues
-where it was stopped.
+pages, what makes them and how long that takes are in `tools/evidence.toml`. Without names, a page
+counts as made once it states the present results version, so that the same command continues where
+it was stopped, also after the finished pages have been committed.
 """
 
 from __future__ import annotations
@@ -150,18 +150,20 @@ def summary() -> list[str]:
 
 
 def make(names: list[str], *, plan: bool) -> int:
-    """Make the pages that are not of the present version and commit, and return an exit status.
+    """Make pages of evidence, and return an exit status.
 
     Parameters
     ----------
     names : list of str
-        The pages to make; all if empty.
+        The pages to make; if empty, those of an older results version.
     plan : bool
         Whether only to print what would be made.
     """
     target = Stamp(results_version(), commit())
     selected = [page for page in pages() if page.name in names or not names]
-    pending = [page for page in selected if page.make and stamp_of(page.name) != target]
+    stamps = {page.name: stamp_of(page.name) for page in selected}
+    current = {name for name, value in stamps.items() if value and value.version == target.version}
+    pending = [page for page in selected if page.make and (names or page.name not in current)]
     hours = sum(page.minutes for page in pending) / 60
     print(f"{len(pending)} of {len(selected)} pages to make, about {hours:.1f} h on two idle cores")
     for page in pending:
