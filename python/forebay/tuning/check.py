@@ -123,7 +123,7 @@ def best_of_laws(checked: Sequence[Checked], number: Callable[[Checked], float])
 class Against:
     """The chosen law compared with another over the common seeds; less deviation is better."""
 
-    other: Checked
+    rival: Checked
     seeds: int
     #: Mean of the other law's worst deviation minus the chosen law's, and half its 95 % interval.
     difference_s: float

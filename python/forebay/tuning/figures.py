@@ -164,7 +164,7 @@ def defaults(
         Description of the other laws' parameters.
     """
     chosen = tested[0]
-    comparisons = sorted(against, key=lambda row: float(np.nanmean(row.other.worst_s)))
+    comparisons = sorted(against, key=lambda row: float(np.nanmean(row.rival.worst_s)))
     figure, axes = one_panel(9.0, 1.3 + 0.3 * (len(comparisons) + 1))
     own_ms = _interval(axes, 0, chosen.worst_s, "#000000", **CHOSEN)
     axes.axvline(own_ms, color="#bbbbbb", linewidth=1.0, zorder=0)
@@ -174,11 +174,11 @@ def defaults(
         colour = COLOURS[0] if comparison.difference_s > 0 else COLOURS[1]
         filling = colour if comparison.significant else "white"
         look: dict[str, Any] = {"color": colour, "markerfacecolor": filling, "markersize": 5}
-        _interval(axes, row, comparison.other.worst_s, colour, marker="o", **look)
-        names.append(comparison.other.candidate.label)
+        _interval(axes, row, comparison.rival.worst_s, colour, marker="o", **look)
+        names.append(comparison.rival.candidate.label)
         notes.append(
             f"{1e3 * comparison.difference_s:+.1f} ms, {_p(comparison.p)}; "
-            f"goodput {100 * goodput_of(comparison.other):.0f} %"
+            f"goodput {100 * goodput_of(comparison.rival):.0f} %"
         )
     plain_log_x(axes)
     axes.set_yticks(range(len(names)), names)

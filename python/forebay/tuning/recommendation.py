@@ -628,13 +628,13 @@ def _rival(tuning: Tuning, runs: Checked) -> Findings:
 
 
 def _against(row: Against, tuning: Tuning) -> Findings:
-    facts = _candidate(row.other, tuning) | {"seeds": row.seeds}
-    return (facts | _with_interval(row.other.worst_s, "worst_")) | {
+    facts = _candidate(row.rival, tuning) | {"seeds": row.seeds}
+    return (facts | _with_interval(row.rival.worst_s, "worst_")) | {
         "difference_s": row.difference_s,
         "difference_ci95_s": row.ci95_s,
         "p": row.p,
         "significant": row.significant,
-        "baseline": row.other.candidate.law == baseline()["name"],
+        "baseline": row.rival.candidate.law == baseline()["name"],
     }
 
 

@@ -417,7 +417,7 @@ def test_against_pairs_the_seeds_and_adjusts_by_holm(narrow: LinkRange) -> None:
 def test_tuned_law_moves_less_than_droptail(tuned: tuning.Tuning) -> None:
     assert tuned.chosen is not None
     assert tuned.chosen.candidate.law == "pi"
-    droptail = next(row for row in tuned.against() if row.other.candidate.law == "droptail")
+    droptail = next(row for row in tuned.against() if row.rival.candidate.law == "droptail")
     assert droptail.difference_s > 0
     assert tuned.seeds == 2
     text = " ".join(tuned.reasons())
