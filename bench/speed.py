@@ -31,6 +31,8 @@ from pathlib import Path
 import costs
 import ns2
 
+from forebay._base.metrics import COST
+
 CASE_A = {"aqm": "RED", "gentle": 1, "min": 15, "max": 785, "maxp": 0.01, "wq": 0.002}
 #: Cases that ns-2 runs, by their differences from case A, and their simulated time in seconds.
 NS2_CASES: dict[str, dict[str, object]] = {
@@ -56,14 +58,13 @@ def forebay_run(params: dict[str, object], duration_s: float) -> dict[str, float
             text=True,
         )
         assert process.stdout is not None
-        metrics = json.loads(process.stdout.read())["metrics"]
+        run = json.loads(process.stdout.read())
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     return {
-        "packets": metrics["forwarded_packets"],
-        "drop_rate": metrics["drop_rate"],
-        "whole_s": usage.ru_utime,
-        "engine_s": metrics["user_cpu_s"],
+        "packets": run["metrics"]["forwarded_packets"],
+        "drop_rate": run["metrics"]["drop_rate"],
+        "engine_s": run["costs"][COST],
         "peak_kb": usage.ru_maxrss,
     }
 
