@@ -255,7 +255,7 @@ impl<T: Topology> PacketEngine<T> {
             of_class.map(move |call| Call { traffic, ..call })
         });
         let viewers = (0..).zip(classes).flat_map(|(traffic, class)| {
-            let of_class = class.application.viewers(self.hosts.window).into_iter();
+            let of_class = class.script.viewers(self.hosts.window).into_iter();
             of_class.map(move |viewer| Viewer { traffic, ..viewer })
         });
         let traffic = classes.iter().zip(&self.scenario.traffic);

@@ -194,9 +194,9 @@ impl Hosts {
             self.schedule_act(FlowId::at(index));
         }
         for class in 0..self.network.classes.len() {
-            let first = self.network.classes[class].application.first_arrival();
+            let first = self.network.classes[class].script.first_arrival();
             self.schedule_arrival(count(class), first);
-            let first = self.network.classes[class].application.first_coming();
+            let first = self.network.classes[class].script.first_coming();
             self.schedule_coming(count(class), first);
         }
     }
