@@ -583,7 +583,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of a population.
+/// Returns the standard deviation of a population.
 fn deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares = values.iter().map(|value| (value - mean).powi(2));

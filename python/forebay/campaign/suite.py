@@ -385,7 +385,7 @@ def advice(suite: Suite) -> list[Advice]:
     for need, metric in suite.settings.needs:
         laws, condition = suite.laws, ""
         if metric == "delay_p95_s":
-            laws, condition = busy, f", with at least {100 * ENOUGH:.0f} % of the most goodput"
+            laws, condition = busy, f", with at least {100 * ENOUGH:.0f} % of the highest goodput"
         best, single = suite.best(metric, laws), None
         if best is None:
             continue
@@ -423,14 +423,14 @@ def _describe(suite: Suite, metric: str, best: Best) -> str:
 
     text = f"{best.law} ({average(best.law)})"
     if len(suite.seeds) < 2:
-        return f"{text}; one seed, so any difference may be chance"
+        return f"{text}; with one seed, any difference may be chance"
     if ties := best.ties:
         if len(ties) > NAMED:
             ties = [*ties[: NAMED - 1], f"{len(ties) - NAMED + 1} more"]
         *first, last = ties
         names = f"{', '.join(first)} and {last}" if first else last
         text += f"; its lead over {names} may be chance"
-    return f"{text}; then {best.behind} with {average(best.behind)}" if best.behind else text
+    return f"{text}; next is {best.behind} ({average(best.behind)})" if best.behind else text
 
 
 #: The name that stands for every law.

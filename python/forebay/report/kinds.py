@@ -273,8 +273,8 @@ KINDS = {
     "queue": Kind(
         over_time.queue,
         "Queue length over time{at}",
-        "Left: the backlog every {sample}, with the first seed. Right: how often each length was "
-        "seen {seen}.",
+        "Left: the backlog every {sample}, with the first seed. Right: how often each length "
+        "occurred {seen}.",
         every_link=True,
         more=over_time.about_queue,
     ),
@@ -282,7 +282,7 @@ KINDS = {
         over_time.loss,
         "Loss rate over time{at}",
         "Left: packets dropped of those that arrived, in every {interval}, with the first seed. "
-        "Right: how often each rate was seen {seen}. A wide spread means bursts of loss.",
+        "Right: how often each rate occurred {seen}. A wide spread means bursts of loss.",
     ),
     "delay": Kind(
         delay,
@@ -302,23 +302,23 @@ KINDS = {
         over_time.goodput,
         "Goodput per flow over time{across}",
         "In-order data of each flow, by the time when it left the last queue, with the first seed. "
-        "Traffic of up to 20 flows has a curve for each; of more, the median over its flows, in "
-        "bands that hold the middle half and nine tenths of them. Peaks outside the measurement "
-        "are cut off.",
+        "Traffic of up to 20 flows has a curve for each flow; other traffic has the median over its "
+        "flows, with bands for the middle 50 % and 90 % of them. Peaks outside the measurement "
+        "window are cut off.",
         over_time.shows_flows,
     ),
     "windows": Kind(
         over_time.windows,
         "Packets in flight over time",
-        "Left: what a flow of ftp has sent and not had acknowledged, every {sample}, the mean over "
-        "all that have data, with the first seed. Right: how often each number was seen {seen}.",
+        "Left: unacknowledged packets of an ftp flow every {sample}, the mean over all flows with "
+        "data to send, with the first seed. Right: how often each number occurred {seen}.",
         over_time.shows_windows,
     ),
     "completion": Kind(
         completions,
         "Completion of transfers{across}",
-        "Share of the transfers that took no longer than the time on the axis, from the SYN to the "
-        "last ACK; those that were done {measured}. A curve further left means faster transfers.",
+        "Share of the transfers completed {measured} that took no longer than the time on the "
+        "axis, from the SYN to the last ACK. A curve further left means faster transfers.",
         shows_completions,
     ),
 }
