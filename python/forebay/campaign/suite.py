@@ -19,6 +19,7 @@ from forebay._base import progress, quantities, registries
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import METRICS, MORE_IS_BETTER, check_metrics, with_interval
 from forebay._base.publication import digest_of
+from forebay._base.registries import title_of
 from forebay._base.statistics import Best
 from forebay.campaign import suite_scenarios as scenarios
 from forebay.experiment import descriptions, engines, execution
@@ -421,16 +422,16 @@ def _describe(suite: Suite, metric: str, best: Best) -> str:
         text = with_interval(column.scale * cell.mean, column.scale * cell.half_width)
         return f"{text} {column.unit}".strip()
 
-    text = f"{best.law} ({average(best.law)})"
+    text = f"{title_of(best.law)} ({average(best.law)})"
     if len(suite.seeds) < 2:
         return f"{text}; with one seed, any difference may be chance"
-    if ties := best.ties:
+    if ties := [title_of(law) for law in best.ties]:
         if len(ties) > NAMED:
             ties = [*ties[: NAMED - 1], f"{len(ties) - NAMED + 1} more"]
         *first, last = ties
         names = f"{', '.join(first)} and {last}" if first else last
         text += f"; its lead over {names} may be chance"
-    return f"{text}; next is {best.behind} ({average(best.behind)})" if best.behind else text
+    return f"{text}; next is {title_of(best.behind)} ({average(best.behind)})" if best.behind else text
 
 
 #: The name that stands for every law.

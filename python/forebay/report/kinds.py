@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay._base.errors import ParameterError
+from forebay._base.registries import title_of
 from forebay.experiment import descriptions
 from forebay.report import drawing, over_time, style, sweeps
 from forebay.report.sheet import Curve, Floats, Panel, Scale, Sheet
@@ -42,8 +43,8 @@ def delay(result: Result, point: int, link: int) -> Sheet:
         if len(delay_ms):
             # Before the shortest wait, every packet waited longer.
             x, y = np.concatenate([[0.0], delay_ms]), np.concatenate([[1.0], longer])
-            tags = {"law": law.label}
-            curves.append(Curve(law.label, tags, index, x, 100 * y, width=1.5))
+            name = title_of(law.label)
+            curves.append(Curve(name, {"law": name}, index, x, 100 * y, width=1.5))
     return Sheet(
         f"delay-{link}",
         Scale("Queuing delay", "ms", zero=True),
@@ -80,7 +81,7 @@ def classes(result: Result, point: int, link: int) -> Sheet:
             look = style.of_traffic(i)
             series.append(Curve(name, {"class": name}, look, delay_ms, 100 * shorter, width=1.5))
         if series:
-            panels.append(Panel(law.label, series))
+            panels.append(Panel(title_of(law.label), series))
     return Sheet(
         f"classes-{link}",
         Scale("Queuing delay", "ms", log=True, least=LEAST_MS, note=", logarithmic"),
@@ -110,8 +111,8 @@ def completions(result: Result, point: int, link: int) -> Sheet:
             took = completion_times_s(result, point, index, link, kind)
             if len(took):
                 share = 100 * np.arange(len(took) + 1) / len(took)
-                x, tags = np.concatenate([took[:1], took]), {"law": law.label}
-                series.append(Curve(law.label, tags, index, x, share))
+                x, name = np.concatenate([took[:1], took]), title_of(law.label)
+                series.append(Curve(name, {"law": name}, index, x, share))
         panels.append(Panel(info.traffic[kind].label, series))
     return Sheet(
         f"completion-{link}",
