@@ -134,7 +134,7 @@ impl Control {
 
 /// The result of a run.
 pub struct Outcome {
-    /// What the run observed.
+    /// The observations of the run.
     pub trace: RunTrace,
     /// The metrics of each link's queue, in the order of `trace.links`.
     pub metrics: Vec<Metrics>,

@@ -7,7 +7,7 @@ pub struct Segment {
     start_s: f64,
     end_s: f64,
     per_length: f64,
-    /// Of the rate, by powers of the part of the step that has passed.
+    /// Coefficients of the rate as a polynomial in the elapsed share of the step.
     rate: [f64; 4],
     probability: [f64; 2],
 }

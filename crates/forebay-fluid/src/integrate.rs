@@ -49,7 +49,7 @@ const LOCATED: Span = Span::from_nanos(200);
 #[derive(Clone, Copy, Default)]
 struct Kept {
     classic: f64,
-    /// Of ECT(1) packets.
+    /// The share of ECT(1) packets.
     l4s: f64,
 }
 
@@ -63,7 +63,7 @@ struct Engine<'a> {
     after: Vec<f64>,
     /// Slopes at the stages of a step, and at its end.
     slopes: [Slopes; 5],
-    /// What an error of 1 is beside, by state.
+    /// The scale of the error of each state.
     floors: Vec<f64>,
     /// Scratch: the queues that a step leads to, by bounds or without.
     led_to: Vec<f64>,
@@ -464,7 +464,8 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// What comes together in a step of `h` seconds, of the rates at its four stages (Runge and Kutta).
+/// Returns the integral over a step of `h` seconds of a rate, from its values at the four stages of
+/// Runge and Kutta.
 fn integral(h: f64, rate: impl Fn(usize) -> f64) -> f64 {
     h / 6.0 * (rate(0) + 2.0 * (rate(1) + rate(2)) + rate(3))
 }

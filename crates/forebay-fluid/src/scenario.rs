@@ -170,7 +170,7 @@ fn add_classes(
     Ok(own)
 }
 
-/// What a new rate or buffer of a link changes.
+/// Returns the change of the model that follows from a new rate or buffer of a link.
 fn link_change(
     scenario: &Scenario,
     link: &Link,

@@ -12,7 +12,7 @@ pub use reno::SPREAD;
 /// The detail in which the windows of a class are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
-    /// As published: every flow has the mean window, and grows with any number of ACKs.
+    /// The published equations: every flow has the mean window, and grows with any number of ACKs.
     Smooth,
     /// With six things that TCP does and the published equations leave out.
     ///
@@ -110,7 +110,7 @@ const fn sender(control: WindowControl, reduction: Reduction) -> Sender {
     Sender { control, reduction }
 }
 
-/// Of a scenario's `tcp`, those that the fluid has.
+/// The senders of a scenario that the fluid model has, by the name of `tcp`.
 const SENDERS: &[(&str, Sender)] = &[
     ("reno", Sender::RENO),
     ("newreno", Sender::RENO),
@@ -151,7 +151,7 @@ pub(crate) struct Flow<'a> {
     /// x and p one round trip ago: what this moment's ACKs tell.
     pub sent: f64,
     pub probability: f64,
-    /// What the sender knows beside its window.
+    /// The sender's state variables other than its window.
     pub states: &'a [f64],
 }
 

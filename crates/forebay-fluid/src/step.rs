@@ -5,12 +5,12 @@ use forebay_units::Span;
 /// The length of integration steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// As long as the tolerated error of a step allows, divided by a number.
+    /// Steps as long as the tolerated error allows, divided by a number.
     Auto {
         /// The divisor.
         divided_by: u32,
     },
-    /// At most this long, regardless of the error.
+    /// Steps of at most this length, regardless of the error.
     Longest(Span),
 }
 

@@ -22,7 +22,7 @@ pub struct PyBatch {
     pub batch: Batch,
     /// One per job.
     pub keys: Vec<Key>,
-    /// Whether runs keep their samples, delays and flows.
+    /// True if runs keep their samples, delays and flows.
     pub samples: bool,
 }
 
@@ -157,7 +157,7 @@ record! {
         /// The quantiles over the flows that the columns are, from 0 to 1; empty if there is a column
         /// for each flow.
         quantiles: Vec<f64>,
-        /// In bit/s.
+        /// Goodput in bit/s: a column for each quantile, or for each flow.
         columns: Vec<Py<PyArray1<f32>>>,
     }
 }

@@ -133,7 +133,7 @@ impl LawModel {
         self.site.buffer_pkts
     }
 
-    /// What the design rule can be asked for: [(name, default, doc)].
+    /// The goals of the design rule: [(name, default, doc)].
     #[getter]
     fn goals(&self) -> Vec<(&'static str, String, &'static str)> {
         let goals = self.spec.goals.iter();
@@ -154,16 +154,16 @@ impl LawModel {
         self.law.theory()?.coupling()
     }
 
-    /// How the law steers the arrival rate: (utilisation, k_p, k_i, k_d), or None where it acts on
-    /// the queue.
+    /// The gains with which the law controls the arrival rate: (utilisation, k_p, k_i, k_d), or
+    /// None for a law that acts on the queue.
     #[getter]
     fn rate_control(&self) -> Option<(f64, f64, f64, f64)> {
         let control = self.law.theory()?.rate_control()?;
         Some((control.utilisation, control.k_p, control.k_i, control.k_d))
     }
 
-    /// Where flows with this propagation RTT settle and the law's model there:
-    /// (point, filter), or None where there is no such place; `rest` says why.
+    /// Returns the equilibrium of flows with this propagation RTT, and the law's model there:
+    /// (point, filter), or None if there is no equilibrium; `rest` says why.
     fn operate<'py>(
         &self,
         py: Python<'py>,
@@ -178,11 +178,11 @@ impl LawModel {
         }
     }
 
-    /// How flows with this propagation RTT settle: (how, queue_pkts, probability), None for what
-    /// does not apply. "linear": law and TCP agree. "unmodelled": the law has no linear model.
-    /// "empty": the law signals more than the flows need with an empty queue. "saturated": TCP
-    /// needs a probability of one or more. "full": beyond the buffer. "jump": where the law's
-    /// probability jumps past what TCP needs.
+    /// Returns the kind of equilibrium of flows with this propagation RTT: (kind, queue_pkts,
+    /// probability), None for what does not apply. "linear": law and TCP agree. "unmodelled": the
+    /// law has no linear model. "empty": the law signals more than the flows need with an empty
+    /// queue. "saturated": TCP needs a probability of one or more. "full": the queue would exceed
+    /// the buffer. "jump": the law's probability jumps past the one that TCP needs.
     fn rest(
         &self,
         flows: f64,
@@ -238,8 +238,8 @@ impl LawModel {
         design.map(|design| designed(py, &design)).transpose()
     }
 
-    /// What must be another on this link, by its authors' advice, of a law without a design rule:
-    /// [(name, value)].
+    /// The parameters that the authors of a law without a design rule advise for this link: [(name,
+    /// value)].
     fn fitted(&self, rtt_s: f64) -> Vec<(&'static str, String)> {
         let rtt = Span::from_secs_f64(rtt_s);
         let fitted = self.law.fitted(rtt, &self.site);

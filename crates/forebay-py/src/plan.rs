@@ -70,7 +70,8 @@ pub fn plan(
     }
 }
 
-/// What Python gives for a law that asks for numbers: these, and a line on them.
+/// The answer of Python for a law with automatic gains: its parameters, and a line that describes
+/// them.
 type Made<'py> = (Vec<(String, Bound<'py, PyAny>)>, String);
 
 /// Every point of a scenario as a plan, with numbers for the laws that ask for them: each point is a
@@ -211,7 +212,7 @@ impl Plan {
         self.read.as_ref().ok_or_else(none)
     }
 
-    /// Of each point.
+    /// The kernel's settings at each point.
     fn kernels(&self) -> impl Iterator<Item = &KernelSettings> {
         let points = self.read.iter().flat_map(|read| &read.experiment.points);
         points.map(|point| &point.scenario.kernel)
@@ -280,14 +281,14 @@ impl Plan {
         said.map(|(key, _)| key).collect()
     }
 
-    /// Whether the packets of the bottleneck are to be kept.
+    /// Returns true if the packets of the bottleneck are to be kept.
     #[getter]
     fn keeps_packets(&self) -> bool {
         self.kernels().any(|kernel| kernel.pcap)
     }
 
-    /// What the runs at a point depend on beside the seed: a text for the point, and one for each
-    /// law; None for a prototype, whose behaviour no text has.
+    /// Returns everything but the seed on which the runs at a point depend: a text for the point,
+    /// and one for each law; None for a prototype, whose behaviour no text describes.
     fn resolved(&self, point: usize) -> PyResult<(String, Vec<Option<String>>)> {
         let point = self
             .experiment()?

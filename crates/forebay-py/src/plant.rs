@@ -105,7 +105,8 @@ fn ragged(error: impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region.
+/// Returns the share of CUBIC's mean window that is RFC 9438's cubic; the rest is the Reno-friendly
+/// region.
 #[pyfunction]
 fn cubic_share(probability: f64, rtt_s: f64) -> f64 {
     window_law::cubic_share(probability, rtt_s)
@@ -143,8 +144,8 @@ impl FlowModel {
     }
 }
 
-/// How flows settle, the queue in packets and the probability, None for what does not apply; and
-/// where they have an equilibrium, the point and the law's model there.
+/// The kind of equilibrium, the queue in packets and the probability, None for what does not apply;
+/// and at a linear equilibrium, the point and the law's model there.
 type Settled<'py> = (
     &'static str,
     Option<f64>,
@@ -208,10 +209,10 @@ impl FlowModel {
         OperatingPoint(flows.operating_point(queue_pkts))
     }
 
-    /// How each number of flows with a mean round trip without a queue settles under a law, as
-    /// `LawModel.rest` has it of Reno's, with the point and the law's model of an equilibrium.
-    /// "small": a window would be less than its sender keeps.
-    /// Raises `ScenarioError` for a parameter of the law that does not fit its link.
+    /// Returns the kind of equilibrium under a law for each number of flows and mean propagation
+    /// RTT, as `LawModel.rest` does for Reno, with the point and the law's model there. "small": a
+    /// window would be smaller than the smallest window of its sender. Raises `ScenarioError` for a
+    /// parameter of the law that does not fit its link.
     fn settle<'py>(
         &self,
         py: Python<'py>,

@@ -33,9 +33,9 @@ pub struct Asked<'py> {
     pub read: Option<Bound<'py, PyAny>>,
     pub without_own_laws: bool,
     pub link: Option<Links>,
-    /// Whether the engine can run programs.
+    /// True if the engine can run programs.
     pub programs: bool,
-    /// Whether the caller sends the packets of external traffic.
+    /// True if the caller sends the packets of external traffic.
     pub external: bool,
 }
 
@@ -136,9 +136,9 @@ record! {
         kind: String,
         /// Parameters that have numbers; of a sweep the first.
         given: Vec<(String, Py<PyAny>)>,
-        /// Whether it closes one loop for each flow, and not one for all.
+        /// True if the law closes one loop for each flow, and not one for all.
         per_flow: bool,
-        /// Of the bottleneck, the greatest over every change.
+        /// The largest rate of the bottleneck over all changes.
         rate_bps: u64,
         packet_bytes: u64,
         /// Least and most propagation both ways.
@@ -181,11 +181,11 @@ impl GainsRequest {
 record! {
     /// Numbers that were designed for a law of a plan.
     Designed {
-        /// As `GainsRequest` has it.
+        /// The index of the law, as in `GainsRequest`.
         law: usize,
         label: String,
         params: Vec<(String, Py<PyAny>)>,
-        /// What it was designed for, in a sentence.
+        /// A sentence about the link and the load of the design.
         line: String,
         /// Numbers of the points that have it.
         points: Vec<usize>,

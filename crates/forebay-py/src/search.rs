@@ -47,7 +47,7 @@ impl Conditions {
         self.0.active_flows(&condition(at), queue_pkts)
     }
 
-    /// What the linear model may search of a law; None for a law without such a model.
+    /// Returns the search space of a law's linear model; None for a law without such a model.
     /// Raises `ScenarioError` for a law that does not exist.
     fn space(&self, law: &str) -> PyResult<Option<SearchSpace>> {
         Ok(match known(law)?.search(&self.0) {
@@ -88,7 +88,8 @@ impl SearchSpace {
         self.0.queue_pkts(&point)
     }
 
-    /// What the law sets by itself under a condition with this number of active flows.
+    /// Returns the parameters that the law adapts by itself at an operating point with this number
+    /// of active flows.
     fn adapted<'py>(
         &self,
         py: Python<'py>,

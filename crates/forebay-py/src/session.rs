@@ -20,17 +20,17 @@ use crate::ScenarioError;
 pub struct Step {
     /// Its end.
     time_s: f64,
-    /// At its end, without the packet being sent.
+    /// The queue at the end of the step, without the packet that is being sent.
     queue_pkts: u32,
     queue_bytes: u64,
     arrivals: u32,
-    /// Of all kinds: by the law, and where the buffer was full.
+    /// Packets dropped by the law and by the full buffer.
     drops: u32,
     marks: u32,
     departed_bytes: u64,
-    /// What the link could have carried.
+    /// Bits that the link could have carried.
     capacity_bits: f64,
-    /// In-order bytes that receivers handed to their applications.
+    /// Bytes that receivers delivered in order to their applications.
     delivered_bytes: u64,
     /// The law's probability at the end; NaN for a law without one.
     p: f64,
@@ -39,7 +39,7 @@ pub struct Step {
 /// One run of a scenario's first point, which waits after each sample.
 #[pyclass(module = "forebay._native")]
 pub struct Session {
-    /// In a lock for Python, which may share the object between threads.
+    /// The simulation, in a lock because Python may share the object between threads.
     simulation: Mutex<Option<Simulation>>,
     over: bool,
     scenario: Arc<Scenario>,
@@ -71,7 +71,7 @@ impl Session {
         self.target_pkts
     }
 
-    /// Whether the run is at its end.
+    /// True if the run has ended.
     #[getter]
     fn done(&self) -> bool {
         self.over || self.now + self.scenario.sample > self.end()

@@ -52,7 +52,7 @@ impl Sweep {
         })
     }
 
-    /// What a point sets, in the order of its row.
+    /// The keys that a point sets, in the order of its row.
     #[getter]
     fn keys(&self) -> Vec<&str> {
         self.reading.sweep().keys().collect()
@@ -92,7 +92,7 @@ impl Sweep {
         self.reading.sweep().point_count()
     }
 
-    /// What a point sets, by its number; the last key is fastest.
+    /// Returns the values that a point sets, by its number; the last key varies fastest.
     fn row<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Row<'py>> {
         if index >= self.reading.sweep().point_count() {
             return Err(PyIndexError::new_err("point"));

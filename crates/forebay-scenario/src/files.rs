@@ -25,7 +25,7 @@ pub struct Files {
     arrivals: Parsed<(String, Selection), Arrivals>,
 }
 
-/// What was parsed once.
+/// The contents that were parsed, each once.
 struct Parsed<K, T>(Mutex<HashMap<K, Arc<T>>>);
 
 impl<K, T> Default for Parsed<K, T> {

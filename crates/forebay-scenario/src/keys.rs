@@ -19,13 +19,13 @@ pub struct KeyDoc {
     pub name: String,
     /// Base unit of the range; "" where there is none.
     pub unit: String,
-    /// As a scenario would write it; `None` where the key is required or absent by default.
+    /// The default as a scenario writes it; `None` if the key is required or absent by default.
     pub default: Option<String>,
     /// True if a value is required.
     pub required: bool,
     /// Smallest and largest value in base units, where there is a range.
     pub range: Option<(f64, f64)>,
-    /// What may be written, in words.
+    /// The permitted values in words.
     pub allowed: String,
     /// One or two sentences.
     pub doc: String,

@@ -25,11 +25,11 @@ params! {
     pub struct LawKeys {
         /// Name in reports; by default the kind.
         label: Maybe<Label> = Maybe(None);
-        /// Queue that holds the law, "fifo" where it is absent and the law's name has no other;
-        /// one with parameters is a table, and a queue of several classes or flows has a law of
-        /// this kind in each.
+        /// Queue discipline of the law; by default the one in the law's name, or "fifo". A queue
+        /// with parameters is a table. A queue with several classes or flows has a law of this kind
+        /// for each.
         queue: Maybe<Queue> = Maybe(None);
-        /// Numbers that are not given: "auto" designs them for the bottleneck and the long-lived
+        /// Parameters that are not given: "auto" designs them for the bottleneck and the long-lived
         /// flows of the scenario before it runs, "paper" has the defaults.
         gains: Gains = Gains::Paper;
     }
@@ -337,7 +337,7 @@ impl Draft {
         })
     }
 
-    /// With numbers for what is not given.
+    /// Adds designed values for the parameters that are not given.
     fn add(&mut self, designed: &DesignedGains) {
         for (name, value) in &designed.params {
             if self.given.iter().all(|(given, _)| given != name) {

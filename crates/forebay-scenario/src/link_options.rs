@@ -83,7 +83,7 @@ pub struct DirectionChoice {
     pub options: DirectionOptions,
     /// The law in its queue.
     pub law: LawChoice,
-    /// In place of a rate.
+    /// A rate trace in place of a constant rate.
     pub trace: Option<Arc<RateTrace>>,
 }
 
@@ -101,9 +101,9 @@ pub struct LinkOptions {
 /// An option of `forebay link`, for help and signatures.
 #[derive(Clone, Debug)]
 pub struct LinkOption {
-    /// With underscores: "rate_up".
+    /// The name with underscores, such as "rate_up".
     pub name: String,
-    /// What help calls its value: "RATE".
+    /// The metavariable of the value in the help, such as "RATE".
     pub placeholder: &'static str,
     /// The shape of its value.
     pub shape: Shape,
@@ -118,11 +118,11 @@ pub struct LinkOption {
 /// The group of an option in help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionGroup {
-    /// Of both directions.
+    /// Options of both directions.
     Link,
-    /// Of the direction from client to server, where it differs.
+    /// Options of the direction from client to server, where it differs.
     Up,
-    /// Of the run.
+    /// Options of the run.
     Run,
 }
 

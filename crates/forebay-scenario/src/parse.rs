@@ -33,7 +33,7 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Labels of the laws, the same at every point.
     pub laws: Vec<String>,
-    /// At least one.
+    /// The points of the sweep, at least one.
     pub points: Vec<Point>,
 }
 
@@ -98,7 +98,7 @@ pub struct Inputs {
     pub text: Arc<[u8]>,
     /// The name of the scenario in errors.
     pub file: String,
-    /// Without files.
+    /// The options without the files.
     pub options: Options,
     /// The files that it names, with their contents.
     pub files: Vec<(String, Arc<[u8]>)>,
@@ -321,7 +321,7 @@ impl Reading {
         })
     }
 
-    /// What `read` makes of the document with what a point sets; names the point in a fault of its.
+    /// Applies `read` to the document with the values that a point sets; an error names the point.
     fn at_point<T>(
         &self,
         settings: &Settings,

@@ -21,7 +21,7 @@ pub struct Range {
     pub low: f64,
     /// The high end.
     pub high: f64,
-    /// As it is written; empty for plain numbers.
+    /// The unit as it is written; empty for plain numbers.
     pub unit: String,
     log: bool,
     /// Number of steps; a range without is sampled.
@@ -29,7 +29,7 @@ pub struct Range {
     whole: bool,
 }
 
-/// What is found instead of a range, and what is allowed.
+/// The text that is not a range, and what is expected.
 type Refused = (String, String);
 
 impl Range {
@@ -145,7 +145,7 @@ fn to_figures(value: f64, figures: usize) -> f64 {
     written.parse().unwrap_or(value)
 }
 
-/// As C's `%.{figures}g` writes it.
+/// Returns a number as C's `%.{figures}g` writes it.
 fn general(value: f64, figures: usize) -> String {
     let scientific = format!("{value:.*e}", figures - 1);
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -47,12 +47,12 @@ pub struct Relink {
     pub packet: Bytes,
 }
 
-/// How the value of a key follows the link.
+/// The dependence of a key's value on the link.
 enum Follows {
-    /// In proportion to the rate.
+    /// The value is proportional to the rate.
     Rate,
     RoundTrip,
-    /// At most the link's.
+    /// The value is at most that of the link.
     Delay,
     Buffer,
 }

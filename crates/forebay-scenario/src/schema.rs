@@ -228,7 +228,7 @@ fn property(spec: &ParamSpec) -> Json {
     Json::Object(property)
 }
 
-/// What a value may look like.
+/// Returns the part of the JSON Schema that describes a value.
 fn shape(spec: &ParamSpec) -> Map<String, Json> {
     let shape = match spec.shape {
         Shape::Flag => json!({ "type": "boolean" }),

@@ -357,10 +357,10 @@ fn text(node: &Node) -> String {
     }
 }
 
-/// What a line of the sweep has for its keys.
+/// The values that a line of the sweep gives its keys.
 enum Values {
     Listed(Line),
-    /// To be sampled.
+    /// A range to be sampled.
     Ranged(Key, Range),
 }
 

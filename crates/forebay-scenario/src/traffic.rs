@@ -61,13 +61,13 @@ impl TrafficSpec {
     }
 }
 
-/// How a table becomes traffic.
+/// The function that reads a traffic from a table.
 enum Read {
-    /// With the keys of flows, besides those of the kind.
+    /// The table has the keys of flows and those of the kind.
     Flows(fn(&Section) -> Result<TrafficKind, Fault>),
     /// Likewise, with files that it names.
     FlowsOfFiles(fn(&Section, &Files) -> Result<TrafficKind, Fault>),
-    /// With keys of its own alone.
+    /// The table has only keys of the kind.
     Whole(fn(&Section, String, &[Link], &Files) -> Result<Traffic, Fault>),
 }
 

@@ -28,7 +28,7 @@ pub enum Data {
 #[derive(Clone, Debug)]
 pub struct Table {
     pub origin: Origin,
-    /// In the order of the file.
+    /// The entries in the order of the file.
     pub entries: Vec<Entry>,
 }
 
@@ -36,7 +36,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: String,
-    /// Where the key stands; its value may follow on a later line.
+    /// The position of the key; its value may be on a later line.
     pub origin: Origin,
     pub node: Node,
 }
@@ -271,7 +271,7 @@ fn count_lines(text: &[u8]) -> usize {
 
 /// Turns places in the text into line numbers.
 struct Lines {
-    /// Where each line ends, in bytes.
+    /// The offset of the end of each line in bytes.
     ends: Vec<usize>,
     /// Set where the text is an option's and has no lines.
     option: Option<&'static str>,

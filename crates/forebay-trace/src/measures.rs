@@ -109,7 +109,7 @@ pub const METRICS: &[Measure] = &[
         ("qacd_pkts", "qacd"),
         "QACD",
         PACKETS,
-        "quadratic average of control deviation: how far the backlog is from the set-point",
+        "quadratic average of control deviation: root mean square distance of the backlog from the set-point",
         Of::Samples(qacd_pkts),
     ),
     metric(
@@ -165,7 +165,7 @@ pub const METRICS: &[Measure] = &[
         ("goodput_bps", ""),
         "Goodput",
         MBITS,
-        "in-order data handed to the receivers",
+        "data delivered to the receivers in order",
         Of::Run(|m| m.goodput_bps),
     ),
     metric(
@@ -179,14 +179,14 @@ pub const METRICS: &[Measure] = &[
         ("flow_completion_p50_s", ""),
         "Completion, median",
         MS,
-        "time that half of the transfers done take at most, from the SYN to the last ACK",
+        "median completion time of transfers, from the SYN to the last ACK",
         Of::Run(|m| m.flow_completion_p50_s),
     ),
     metric(
         ("flow_completion_p95_s", ""),
         "Completion, 95th pct.",
         MS,
-        "time that 95 % of the transfers done take at most, from the SYN to the last ACK",
+        "95th percentile of the completion time of transfers, from the SYN to the last ACK",
         Of::Run(|m| m.flow_completion_p95_s),
     ),
     metric(
@@ -214,14 +214,14 @@ pub const METRICS: &[Measure] = &[
         ("video_rate_bps", ""),
         "Video rate",
         MBITS,
-        "mean bit rate of the segments of adaptive video that came",
+        "mean bit rate of the segments of adaptive video that were received",
         Of::Run(|m| m.video_rate_bps),
     ),
     metric(
         ("video_stalled", ""),
         "Video stalled",
         PERCENT,
-        "time for which viewers' playing stood still, of the measured time",
+        "share of the measured time in which playback was stalled",
         Of::Run(|m| m.video_stalled),
     ),
     metric(
@@ -583,7 +583,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of a population.
+/// Returns the standard deviation of a population.
 fn deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares = values.iter().map(|value| (value - mean).powi(2));

@@ -116,13 +116,13 @@ def design(
     explain
         Also explain the design, from the operating point to the margins.
     out : DIR
-        Folder of the figures and the scenario; results/design-LAW without it.
+        Folder of the figures and the scenario; nothing is written without it.
     export : FILE
         Also write the loop for other tools: .mat (MATLAB, Octave, Simulink), .json, or .csv
         (frequency response).
     """
     site = link.completed(quiet=output.as_json)
-    call = Invocation.begun(output, f"design-{law.rpartition(':')[2]}")
+    call = Invocation.begun(output, None)
     overrides = options.settings(set_)
     if any(DOTS in text for text in site[:3]):
         for key, value in [("--buffer", buffer), ("--export", export)]:
@@ -196,7 +196,10 @@ def _design_range(
         print_json(result.to_dict())
         return
     designs.show_range(options.console(80), result)
-    print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
+    if call.folder is None:
+        print("\nAdd --out DIR to write figures and a scenario with this law.")
+    else:
+        print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
 
 
 @with_options

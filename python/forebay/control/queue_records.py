@@ -501,7 +501,7 @@ COUNTERS = ("bytes", "packets", "drops", "marks")
 #: Size at which a counter of 32 bits begins again.
 WRAP = 2.0**32
 #: A counter has wrapped if it was this far, and then grew by no more than so many times what it
-#: grows otherwise; else it has begun anew.
+#: grows otherwise; else the counter was reset.
 WRAP_FROM, WRAP_GROWTH = 2.0**31, 10.0
 #: Samples that are farther apart than so many usual intervals are not joined.
 GAP = 10.0
@@ -551,7 +551,7 @@ def counter_parts(
 ) -> CounterParts:
     """Return the parts of a record whose clock and counters grow.
 
-    A queue that is replaced begins to count anew, a counter of 32 bits passes its end, a clock is
+    The counters of a queue that is replaced restart, a counter of 32 bits passes its end, a clock is
     set by NTP, and a recorder pauses. An interval that contains such an event is left out; those on
     both sides are used.
 
@@ -627,7 +627,7 @@ def _kinds(
     kinds: list[EventKind] = [
         (stepped, lambda i: f"the clock stepped by {_signed_s(steps_s[i] - step_s)}", SPLIT),
         (silent, lambda i: f"there is no sample for {_short(steps_s[i])} s", SPLIT),
-        (reset, lambda _: "the counters begin anew", SPLIT),
+        (reset, lambda _: "the counters restart", SPLIT),
     ]
     for name, flags in zip(COUNTERS, wrapped.T, strict=True):
         text = f"the counter of {name} passed 2^32"

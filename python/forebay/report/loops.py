@@ -339,8 +339,8 @@ def bode_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     figure, top, bottom = bode_panels(titled(title, "loop gain"))
     for axes, bands, line in zip((top, bottom), (sizes, angles), lines, strict=True):
         low, high = np.min(bands, 0), np.max(bands, 0)
-        axes.fill_between(omega, low, high, label=f"all of the range ({len(loops)} places)", **BAND)
-        axes.plot(omega, line, color=LINE, label="its middle")
+        axes.fill_between(omega, low, high, label=f"whole range ({len(loops)} operating points)", **BAND)
+        axes.plot(omega, line, color=LINE, label="middle of the range")
     top.set_xlim(omega[0], omega[-1])
     top.set_ylim(bottom=max(LEAST_DB, float(np.min(sizes)) - 5))
     quarter_turns(bottom)
@@ -380,7 +380,7 @@ def nichols_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Pl
     # The axes are loop, angle and magnitude, frequency.
     points = np.array([size_and_angle(loop, omega)[::-1] for loop in loops])
     figure, axes = one_panel(5.8, 5.0)
-    label = f"all of the range ({len(loops)} places)"
+    label = f"whole range ({len(loops)} operating points)"
     for k in range(len(omega) - 1):
         both = points[:, :, k : k + 2].transpose(0, 2, 1).reshape(-1, 2)
         if both[:, 1].max() < LEAST_DB or both[:, 0].max() < -450:
@@ -391,7 +391,7 @@ def nichols_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Pl
             continue
         axes.fill(*around.T, color=BAND["color"], linewidth=0.3, label=label, zorder=1)
         label = "_"
-    axes.plot(angle, size, color=LINE, label="its middle", zorder=2)
+    axes.plot(angle, size, color=LINE, label="middle of the range", zorder=2)
     nichols_frame(axes, color=MARGIN, linewidth=1.2, zorder=3)
     axes.set_title(titled(title, "Nichols chart"))
     return figure
@@ -424,12 +424,12 @@ def step_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
 
     line = response(middle)
     responses = [line, *(response(loop) for loop in loops)]
-    label = f"its ends and its middle ({len(responses)} places)"
+    label = f"ends and middle of the range ({len(responses)} operating points)"
     figure, axes = one_panel(7.2, 3.6)
     axes.fill_between(time_s, np.min(responses, 0), np.max(responses, 0), label=label, **BAND)
-    axes.plot(time_s, line, color=LINE, label="its middle")
+    axes.plot(time_s, line, color=LINE, label="middle of the range")
     axes.axhline(1, label="set-point", **EDGE)
-    axes.set(xlabel="Time since the new flows started [s]", ylabel="Queue over its set-point")
+    axes.set(xlabel="Time since the new flows started [s]", ylabel="Queue, relative to the set-point")
     axes.set_xlim(0, duration_s)
     if settling:
         text = f"settles (2 %) in {_duration(min(settling))} to {_duration(max(settling))}"

@@ -23,7 +23,7 @@ from forebay._base.errors import ParameterError
 from forebay._base.metrics import with_interval
 from forebay._base.publication import publication, publish
 from forebay._base.publication import write as write_file
-from forebay._base.registries import baseline
+from forebay._base.registries import baseline, title_of
 from forebay._base.words import in_figures
 from forebay.control import pi_forms
 from forebay.control.pi_stabilising_set import SLOW
@@ -339,7 +339,7 @@ def _recommendation(tuning: Tuning) -> Findings:
         )
     )
     if lines and slowest < fastest:
-        lines.append("# with the rate of the link in place of that of the fastest")
+        lines.append("# These rates are for the fastest link; replace them by those of your link.")
     return {
         "law": law.law,
         "params": dict(law.params),
@@ -775,11 +775,11 @@ def scenarios(tuning: Tuning) -> dict[str, str]:
     law, ranges = tuning.chosen.candidate.law, tuning.ranges
     chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
     finalists = [chosen, *(runs.candidate for runs in tuning.tested[1:])]
-    title = f"{law}, tuned"
-    beside = f"{title}, beside {tuning.reference}"
+    title = f"{title_of(law)}, tuned"
+    comparison = f"{title}, compared with {tuning.reference}"
     return {
         LAW: f"# {LAW}\n" + check.scenario([chosen], ranges, title, ranges.middle),
-        CORNERS: f"# {CORNERS}\n" + check.scenario(finalists, ranges, beside),
+        CORNERS: f"# {CORNERS}\n" + check.scenario(finalists, ranges, comparison),
     }
 
 

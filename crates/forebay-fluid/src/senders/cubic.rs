@@ -69,7 +69,7 @@ pub fn published(flow: &Flow, out: &mut [f64]) -> f64 {
 pub struct Response {
     /// α of the Reno-friendly window, mean over its course.
     alpha: f64,
-    /// What a reduction takes beside (1 − β)·W.
+    /// Packets by which a reduction exceeds (1 − β)·W, because windows are whole packets.
     rounding_pkts: f64,
     /// Time between two looks at the curve while the window stands.
     refresh_s: f64,

@@ -92,9 +92,9 @@ const LAST_CE: u8 = 2;
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Receiver {
-    /// In-order bytes that were delivered within the window of measurement.
+    /// Bytes delivered in order within the measurement window.
     pub delivered_bytes: u64,
-    /// In-order bytes that were delivered before and after that window.
+    /// Bytes delivered in order before and after that window.
     pub outside_bytes: u64,
     /// The time at which a delayed ACK is due; [`Time::NEVER`] if there is none.
     pub ack_due: Time,
