@@ -250,10 +250,10 @@ impl NetworkState {
         network
     }
 
-    /// Returns the pair of hosts of the packet's flow.
+    /// Returns the pair of hosts of a flow.
     #[inline]
-    pub fn pair_of(&self, packet: &Packet) -> &Pair {
-        &self.pairs[self.routes[packet.flow.index()].pair.index()]
+    pub fn pair_of(&self, flow: FlowId) -> &Pair {
+        &self.pairs[self.routes[flow.index()].pair.index()]
     }
 
     /// True if there are so many flows that their state is prefetched ahead of an event.

@@ -175,7 +175,8 @@ impl Hosts {
                     flags,
                     station,
                     ..packet
-                },
+                }
+                .pack(),
             );
         });
         agenda.links_by(earliest + *lookahead);
@@ -198,7 +199,7 @@ impl Hosts {
         };
         let pair = &mut self.network.pairs[at.pair.index()];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.arrivals.push(arrives, packet);
+        self.arrivals.push(arrives, packet.pack());
         self.agenda.links_by(arrives + self.lookahead);
     }
 }

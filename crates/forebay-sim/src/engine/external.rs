@@ -50,7 +50,7 @@ impl Hosts {
                 (at, if waited { late } else { prompt })
             }
         };
-        self.arrivals.push_on(line, at, packet);
+        self.arrivals.push_on(line, at, packet.pack());
         self.agenda.links_by(at + self.lookahead);
     }
 }

@@ -6,6 +6,7 @@ use forebay_units::{Span, Time};
 
 use super::pacing::Pacer;
 use super::receiver::AckPolicy;
+use crate::uplink::Uplink;
 
 /// The settings of all connections of one traffic.
 pub struct Config {
@@ -73,14 +74,14 @@ pub struct Ack<'a> {
     pub blocks: &'a [(u32, u32)],
 }
 
-/// The environment of a step of a sender: its settings, the time, and the list of segments to send.
+/// The environment of a step of a sender: its settings, the time, and its access link.
 pub struct SenderStep<'a> {
     /// The settings of the traffic.
     pub config: &'a Config,
     /// The time of the step.
     pub now: Time,
-    /// The segments that the step sends, in order.
-    pub out: &'a mut Vec<TcpSegment>,
+    /// The access link, which takes the segments that the step sends.
+    pub link: Uplink<'a>,
     /// True if pacing has held packets back.
     pub held: bool,
     /// Number of retransmissions in `out`.

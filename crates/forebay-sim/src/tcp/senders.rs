@@ -49,8 +49,6 @@ pub struct StepOutcome {
     pub timer: Time,
     /// True if all data of the application is acknowledged.
     pub done: bool,
-    /// Number of the connection.
-    pub connection: u16,
 }
 
 /// The senders of one traffic, which all have the same type. A step therefore needs only one
@@ -117,7 +115,6 @@ impl<S: TcpSender> List<S> {
             timer,
             // Endless data never reaches its limit; only a closed connection or a transfer does.
             done: connection.una == connection.limit,
-            connection: connection.number,
         }
     }
 }

@@ -334,7 +334,7 @@ impl<C: CongestionControl> Agent<C> {
         let nothing_in_flight = connection.una == connection.max_sent;
         let in_flight_pkts = connection.max_sent - connection.una;
         self.congestion.on_sent(step.now, in_flight_pkts, false);
-        step.out.push(TcpSegment {
+        let segment = TcpSegment {
             bare: false,
             push: false,
             seq,
@@ -344,7 +344,8 @@ impl<C: CongestionControl> Agent<C> {
                 0 => Ecn::NotEct,
                 _ => step.config.ect,
             },
-        });
+        };
+        step.link.send(connection.number, &segment);
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
             if self.timed.is_none() {
