@@ -135,16 +135,17 @@ impl<T: Topology> PacketEngine<T> {
             window: scenario.measure,
         };
         let ports = ports(scenario, queues, settings);
-        let network = NetworkState::new(scenario, seed);
+        let mut network = NetworkState::new(scenario, seed);
         let samples = scenario.duration / scenario.sample;
         let goodput_every = GoodputRecorder::every(samples);
-        let flows = network.classes.iter().map(|class| class.count);
         let over = Time::ZERO + scenario.duration;
         let kinds = network.pair_classes();
         let lines = LineCounts {
             late: kinds + T::ONWARD_LINES,
             prompt: T::PROMPT_LINES * kinds,
         };
+        network.number_lines(lines.late, T::PROMPT_LINES);
+        let flows = network.classes.iter().map(|class| class.count);
         let mut engine = PacketEngine {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
             links: T::new(scenario, &network, ports, lines_back(scenario)),

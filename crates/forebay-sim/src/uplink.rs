@@ -1,59 +1,31 @@
-//! The access link of a sender, during one step of the sender.
+//! The access link of a source, onto which a sender puts its segments.
 
 use forebay_aqm::TrafficClass;
 use forebay_units::Time;
 
 use crate::events::EventQueue;
+use crate::ids::FlowId;
 use crate::network::Pair;
 use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES};
 use crate::tcp::TcpSegment;
 
-/// Takes the segments of a sender's step onto the access link, and schedules their arrival at the
-/// first station.
+/// The access link of a flow's source.
 pub struct Uplink<'a> {
-    /// The time of the step.
-    now: Time,
-    /// A data packet of the flow, with number 0.
-    usual: PackedPacket,
-    pair: &'a mut Pair,
-    arrivals: &'a mut EventQueue<PackedPacket>,
-    /// The delay line of packets that wait for the access link, and that of packets that do not.
-    late_line: usize,
-    prompt_line: usize,
-    /// Number of segments sent.
-    sent: u32,
+    /// The flow.
+    pub flow: FlowId,
+    /// A data packet of the traffic, with number 0.
+    pub usual: &'a PackedPacket,
+    /// The hosts of the flow.
+    pub pair: &'a mut Pair,
+    /// The packets on their way to a station.
+    pub arrivals: &'a mut EventQueue<PackedPacket>,
 }
 
-impl<'a> Uplink<'a> {
-    /// Creates the link of `pair` for a step at `now`. `usual` is a data packet of the flow.
+impl Uplink<'_> {
+    /// Sends a segment of the connection with this number, and schedules its arrival at the first
+    /// station.
     #[inline(always)]
-    pub fn new(
-        now: Time,
-        usual: PackedPacket,
-        pair: &'a mut Pair,
-        arrivals: &'a mut EventQueue<PackedPacket>,
-        [late_line, prompt_line]: [usize; 2],
-    ) -> Uplink<'a> {
-        Uplink {
-            now,
-            usual,
-            pair,
-            arrivals,
-            late_line,
-            prompt_line,
-            sent: 0,
-        }
-    }
-
-    /// Returns the number of segments sent.
-    #[inline(always)]
-    pub fn sent(&self) -> u32 {
-        self.sent
-    }
-
-    /// Sends a segment of the connection with this number.
-    #[inline(always)]
-    pub fn send(&mut self, connection: u16, segment: &TcpSegment) {
+    pub fn send(&mut self, now: Time, connection: u16, segment: &TcpSegment) {
         let usual = self.usual.unpack();
         // The SYN and the ACK that ends the handshake consist of a header only.
         let syn = segment.seq == 0;
@@ -62,6 +34,7 @@ impl<'a> Uplink<'a> {
             false => usual.bytes,
         };
         let packet = Packet {
+            flow: self.flow,
             seq: segment.seq,
             bytes,
             connection,
@@ -69,17 +42,17 @@ impl<'a> Uplink<'a> {
             flags: Flags::of_tcp(segment.cwr)
                 .with_push(segment.push)
                 .with_bare(segment.bare),
+            station: self.pair.data_enters,
             ..usual
         };
         // A packet whose access link becomes free at this very time counts as one that waited, as
-        // in ns-2.
-        let waited = self.pair.data_up >= self.now || syn;
-        let at = (self.pair.wire).pass(&mut self.pair.data_up, self.now, bytes);
-        // A packet that waits for its access link goes to the late line; on the prompt line it
-        // would delay other packets.
-        let line = if waited { self.late_line } else { self.prompt_line };
-        self.arrivals.push_on(line, at, packet.pack());
-        self.sent += 1;
+        // in ns-2. It goes to the late line; on the prompt line it would delay other packets.
+        let line = match self.pair.data_up >= now || syn {
+            true => self.pair.class,
+            false => self.pair.prompt_line,
+        };
+        let at = (self.pair.wire).pass(&mut self.pair.data_up, now, bytes);
+        self.arrivals.push_on(usize::from(line), at, packet.pack());
     }
 }
 
@@ -90,12 +63,13 @@ pub mod testing {
 
     use super::*;
     use crate::events::LineCounts;
-    use crate::ids::{FlowId, StationId};
+    use crate::ids::StationId;
     use crate::line::Wire;
     use crate::packet::{BlocksAndHost, NO_BLOCKS};
 
     /// An access link that keeps the segments of a sender under test.
     pub struct TestLink {
+        usual: PackedPacket,
         pair: Pair,
         arrivals: EventQueue<PackedPacket>,
     }
@@ -103,7 +77,19 @@ pub mod testing {
     impl TestLink {
         /// Creates an idle link.
         pub fn new() -> TestLink {
+            let usual = Packet {
+                flow: FlowId::default(),
+                seq: 0,
+                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+                bytes: 1500,
+                connection: 0,
+                traffic_class: TrafficClass::new(0, Ecn::NotEct),
+                flags: Flags::default(),
+                station: StationId::default(),
+                traffic: 0,
+            };
             TestLink {
+                usual: usual.pack(),
                 pair: Pair {
                     wire: Wire::new(Rate::from_bps(1_000_000_000), Span::ZERO),
                     data_up: Time::ZERO,
@@ -111,6 +97,7 @@ pub mod testing {
                     ack_up: Time::ZERO,
                     ack_down: Time::ZERO,
                     class: 0,
+                    prompt_line: 0,
                     path: 0,
                     data_enters: StationId::default(),
                     ack_enters: StationId::default(),
@@ -124,21 +111,14 @@ pub mod testing {
             }
         }
 
-        /// Returns the link for a step at `now`.
-        pub fn at(&mut self, now: Time) -> Uplink<'_> {
-            let usual = Packet {
+        /// Returns the link for one step of the sender.
+        pub fn uplink(&mut self) -> Uplink<'_> {
+            Uplink {
                 flow: FlowId::default(),
-                seq: 0,
-                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
-                bytes: 1500,
-                connection: 0,
-                traffic_class: TrafficClass::new(0, Ecn::NotEct),
-                flags: Flags::default(),
-                station: StationId::default(),
-                traffic: 0,
-            };
-            let (pair, arrivals) = (&mut self.pair, &mut self.arrivals);
-            Uplink::new(now, usual.pack(), pair, arrivals, [0, 0])
+                usual: &self.usual,
+                pair: &mut self.pair,
+                arrivals: &mut self.arrivals,
+            }
         }
 
         /// Returns the segments that were sent since the last call.

@@ -153,7 +153,7 @@ impl Hosts {
             ..
         } = self;
         let at = &mut network.classes[class as usize];
-        let (first, packet, mut earliest) = (at.first, at.packet, Time::NEVER);
+        let (first, packet, mut earliest) = (at.first, at.packet.unpack(), Time::NEVER);
         let station = network.pairs[network.routes[first.index()].pair.index()].data_enters;
         let next = at.application.coming(&mut |coming| {
             let flags = match coming.tcp {
@@ -195,7 +195,7 @@ impl Hosts {
                 None => 0,
             },
             station: self.network.pairs[at.pair.index()].data_enters,
-            ..class.packet
+            ..class.packet.unpack()
         };
         let pair = &mut self.network.pairs[at.pair.index()];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);

@@ -15,7 +15,7 @@ use crate::number::count;
 use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
 use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
-use crate::tcp::{Ack, Receiver, Reply, SenderStep, Senders, StepOutcome};
+use crate::tcp::{Receiver, Reply, SenderStep, Senders, StepOutcome};
 use crate::uplink::Uplink;
 
 /// A timer of a flow or of a traffic. With many flows there are more alarms than packets, so that
@@ -222,37 +222,24 @@ impl Hosts {
     /// Delivers an ACK to its sender, and prefetches the state for the later ACK `coming`.
     #[inline(always)]
     pub fn take_ack(&mut self, now: Time, ack: &PackedPacket, coming: Option<&PackedPacket>) {
-        let ack = ack.unpack();
         if let Some(coming) = coming {
             prefetch(self.network.pair_of(coming.flow()));
             self.network.prefetch_sender(coming.flow());
         }
-        if ack.blocks_and_host.blocks() != NO_BLOCKS {
-            return self.take_ack_with_options(now, &ack);
+        if ack.unpack().blocks_and_host.blocks() != NO_BLOCKS {
+            return self.take_ack_with_options(now, ack);
         }
-        self.step(now, ack.flow, |senders, index, step| {
-            let header = Ack {
-                next: ack.seq,
-                ece: ack.flags.ecn_signal(),
-                ce_pkts: 0,
-                blocks: &[],
-            };
-            senders.on_ack(index, ack.connection, &header, step)
+        self.step(now, ack.flow(), |senders, index, step| {
+            senders.on_ack(index, ack, None, step)
         });
     }
 
     /// Delivers an ACK with SACK blocks or a count of marks to its sender.
     #[inline(never)]
-    fn take_ack_with_options(&mut self, now: Time, ack: &Packet) {
-        let options = self.blocks.take(ack.blocks_and_host.blocks());
-        self.step(now, ack.flow, |senders, index, step| {
-            let header = Ack {
-                next: ack.seq,
-                ece: ack.flags.ecn_signal(),
-                ce_pkts: options.ce_pkts,
-                blocks: options.blocks(),
-            };
-            senders.on_ack(index, ack.connection, &header, step)
+    fn take_ack_with_options(&mut self, now: Time, ack: &PackedPacket) {
+        let options = self.blocks.take(ack.unpack().blocks_and_host.blocks());
+        self.step(now, ack.flow(), |senders, index, step| {
+            senders.on_ack(index, ack, Some(&options), step)
         });
     }
 
@@ -284,25 +271,17 @@ impl Hosts {
         let Some(TcpTraffic { config, senders }) = &mut class.tcp else {
             return;
         };
-        let pair = &mut self.network.pairs[route.pair.index()];
-        let late = usize::from(pair.class);
-        let prompt = self.late_lines + self.prompt_lines * late;
-        let usual = Packet {
-            flow,
-            station: pair.data_enters,
-            ..class.packet
-        };
         let mut step = SenderStep {
             config,
             now,
-            link: Uplink::new(
-                now,
-                usual.pack(),
-                pair,
-                &mut self.arrivals,
-                [late, prompt],
-            ),
+            link: Uplink {
+                flow,
+                usual: &class.packet,
+                pair: &mut self.network.pairs[route.pair.index()],
+                arrivals: &mut self.arrivals,
+            },
             held: false,
+            sent_pkts: 0,
             resent_pkts: 0,
         };
         let outcome = act(&mut **senders, route.sender, &mut step);
@@ -313,25 +292,24 @@ impl Hosts {
         }
         let SenderStep {
             held,
+            sent_pkts,
             resent_pkts,
-            link,
             ..
         } = step;
-        let sent = link.sent();
         if held {
             if let Some(due) = senders.pace_at(route.sender) {
                 self.alarms.push(due, Alarm::Pace(flow));
                 self.agenda.alarm_by(due);
             }
         }
-        if sent == 0 {
+        if sent_pkts == 0 {
             if outcome.done {
                 self.end_transfer(now, flow);
             }
             return;
         }
         if now > self.window.0 && now <= self.window.1 {
-            class.sent_packets += u64::from(sent);
+            class.sent_packets += u64::from(sent_pkts);
             class.resent_packets += u64::from(resent_pkts);
         }
         let next = self.arrivals.next_time();
@@ -386,16 +364,15 @@ fn send_ack(
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
+    let usual = class.packet.unpack();
     let blocks_and_host = match class.tcp.as_ref().map(|tcp| &tcp.config) {
         Some(config) if config.sack || config.counts_marks => {
             let held = if config.sack { receiver.blocks() } else { &[] };
             let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
-            class
-                .packet
-                .blocks_and_host
-                .with_blocks(blocks.put(held, ce_pkts))
+            let index = blocks.put(held, ce_pkts);
+            usual.blocks_and_host.with_blocks(index)
         }
-        _ => class.packet.blocks_and_host,
+        _ => usual.blocks_and_host,
     };
     Returning {
         at: pair.wire.pass_ack(&mut pair.ack_up, now),
@@ -409,7 +386,7 @@ fn send_ack(
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
             traffic: NO_TRAFFIC,
-            ..class.packet
+            ..usual
         },
     }
 }

@@ -84,8 +84,19 @@ pub struct SenderStep<'a> {
     pub link: Uplink<'a>,
     /// True if pacing has held packets back.
     pub held: bool,
-    /// Number of retransmissions in `out`.
+    /// Number of segments that the step has sent.
+    pub sent_pkts: u32,
+    /// Number of retransmissions among them.
     pub resent_pkts: u32,
+}
+
+impl SenderStep<'_> {
+    /// Sends a segment of a connection.
+    #[inline(always)]
+    pub fn send(&mut self, connection: &Connection, segment: &TcpSegment) {
+        self.link.send(self.now, connection.number, segment);
+        self.sent_pkts += 1;
+    }
 }
 
 /// The sequence numbers of a connection, and its timers.

@@ -301,11 +301,9 @@ impl<C: CongestionControl> Agent<C> {
         let end = connection
             .una
             .saturating_add(self.usable_pkts(step.config))
-            .min(connection.limit);
-        for _ in 0..burst {
-            if self.connection.next >= end || self.connection.held(step) {
-                break;
-            }
+            .min(connection.limit)
+            .min(connection.next.saturating_add(burst));
+        while self.connection.next < end && !self.connection.held(step) {
             self.transmit(self.connection.next, step);
             self.connection.next += 1;
         }
@@ -345,7 +343,7 @@ impl<C: CongestionControl> Agent<C> {
                 _ => step.config.ect,
             },
         };
-        step.link.send(connection.number, &segment);
+        step.send(connection, &segment);
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
             if self.timed.is_none() {

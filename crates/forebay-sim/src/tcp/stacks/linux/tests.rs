@@ -59,8 +59,9 @@ impl<C: CongestionControl> TestHost<C> {
         let mut step = SenderStep {
             config: &self.config,
             now: self.now,
-            link: self.link.at(self.now),
+            link: self.link.uplink(),
             held: false,
+            sent_pkts: 0,
             resent_pkts: 0,
         };
         act(&mut self.tcp, &mut step);

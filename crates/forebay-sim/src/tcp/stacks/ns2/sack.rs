@@ -270,8 +270,9 @@ mod tests {
             let mut step = SenderStep {
                 config: &config,
                 now: Time::ZERO,
-                link: link.at(Time::ZERO),
+                link: link.uplink(),
                 held: false,
+                sent_pkts: 0,
                 resent_pkts: 0,
             };
             sender.connection().limit = u32::MAX;
