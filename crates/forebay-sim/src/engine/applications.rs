@@ -141,7 +141,7 @@ impl Hosts {
             ..
         } = self;
         let at = &mut network.classes[class as usize];
-        let (first, packet, mut earliest) = (at.first, at.packet, Time::NEVER);
+        let (first, packet, mut earliest) = (at.first, at.packet.unpack(), Time::NEVER);
         let station = network.pairs[network.routes[first.index()].pair.index()].data_enters;
         let next = at.script.coming(&mut |coming| {
             let flags = match coming.tcp {
@@ -163,7 +163,8 @@ impl Hosts {
                     flags,
                     station,
                     ..packet
-                },
+                }
+                .pack(),
             );
         });
         agenda.links_by(earliest + *lookahead);
@@ -182,11 +183,11 @@ impl Hosts {
                 None => 0,
             },
             station: self.network.pairs[at.pair.index()].data_enters,
-            ..class.packet
+            ..class.packet.unpack()
         };
         let pair = &mut self.network.pairs[at.pair.index()];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.arrivals.push(arrives, packet);
+        self.arrivals.push(arrives, packet.pack());
         self.agenda.links_by(arrives + self.lookahead);
     }
 }
