@@ -36,7 +36,7 @@ pub struct EventQueue<E> {
     /// head of the next event, and a change of one head costs a comparison for each level.
     heads: Box<[Head; NODES]>,
     leaves: usize,
-    /// The lines, that with the highest number first.
+    /// The lines by their number. That with the highest number has the first leaf.
     lines: Vec<DelayLine<E>>,
     /// Leaves below this number are those of prompt lines.
     prompt: usize,
@@ -130,8 +130,8 @@ impl<E: Copy> EventQueue<E> {
     #[inline(always)]
     pub fn push_on(&mut self, line: usize, time: Time, event: E) {
         let pushed = self.number();
-        let leaf = self.lines.len().wrapping_sub(1).wrapping_sub(line);
-        let Some(line) = self.lines.get_mut(leaf) else {
+        let number = line;
+        let Some(line) = self.lines.get_mut(number) else {
             return self.push_to_calendar(time, event, pushed);
         };
         let was_empty = line.queue.is_empty();
@@ -144,14 +144,14 @@ impl<E: Copy> EventQueue<E> {
             event: Queued { event, pushed },
         });
         if was_empty {
-            self.wake(leaf, time);
+            self.wake(number, time);
         }
     }
 
     /// Returns the next event and its time.
     #[inline(always)]
     pub fn peek(&mut self) -> Option<(Time, &E)> {
-        let entry = match self.lines.get(leaf_of(self.heads[1])) {
+        let entry = match line_at(&self.lines, leaf_of(self.heads[1])) {
             Some(line) => line.queue.get(0),
             None => self.calendar.peek_and(|_| {}),
         }?;
@@ -162,7 +162,8 @@ impl<E: Copy> EventQueue<E> {
     #[inline(always)]
     pub fn pop(&mut self, mut fetch: impl FnMut(&E)) {
         let leaf = leaf_of(self.heads[1]);
-        let coming = match self.lines.get_mut(leaf) {
+        let number = line_of(leaf, self.lines.len());
+        let coming = match self.lines.get_mut(number) {
             Some(line) => {
                 line.queue.pop();
                 line.queue.get(AHEAD)
@@ -199,22 +200,24 @@ impl<E: Copy> EventQueue<E> {
             let EventQueue {
                 lines, calendar, ..
             } = self;
-            let mut line = lines.get_mut(leaf);
-            let (run, ahead) = match &line {
+            let number = line_of(leaf, lines.len());
+            let mut line = lines.get_mut(number);
+            let (run, mut ahead) = match &line {
                 Some(line) => {
                     let run = line.queue.front();
                     (run, run.get(AHEAD..).unwrap_or_default())
                 }
-                None if fetches => (calendar.front(), calendar.next_bucket()),
-                None => (calendar.front(), [].as_slice()),
+                None => (calendar.front(), calendar.next_bucket()),
             };
+            if !fetches {
+                ahead = &[];
+            }
             let mut taken = 0;
             // The first is the next event of all, also if another line has one of the same time.
             let mut limit = Time::NEVER;
             // There is one call of `each` for all events, so that it is compiled into this loop.
             while let Some(entry) = run.get(taken).filter(|entry| entry.time < limit) {
-                let coming = ahead.get(taken).filter(|_| fetches);
-                let coming = coming.map(|entry| &entry.event.event);
+                let coming = ahead.get(taken).map(|entry| &entry.event.event);
                 before = each(entry.time, &entry.event.event, coming);
                 limit = before.min(others);
                 taken += 1;
@@ -276,7 +279,8 @@ impl<E: Copy> EventQueue<E> {
 
     /// Sets the head of a line that is no longer empty.
     #[inline(never)]
-    fn wake(&mut self, leaf: usize, time: Time) {
+    fn wake(&mut self, line: usize, time: Time) {
+        let leaf = line_of(line, self.lines.len());
         self.set_head(leaf, head(time, leaf));
     }
 
@@ -289,7 +293,7 @@ impl<E: Copy> EventQueue<E> {
 
     #[inline(always)]
     fn head_of(&mut self, leaf: usize) -> Head {
-        match self.lines.get(leaf) {
+        match line_at(&self.lines, leaf) {
             Some(line) => (line.queue.get(0)).map_or(EMPTY, |first| head(first.time, leaf)),
             None => {
                 let Some(first) = self.calendar.peek_and(|_| {}) else {
@@ -338,7 +342,7 @@ fn first_of_tie<E: Copy>(
     if leaf_of(least) < prompt {
         return least;
     }
-    let pushed = |head| match lines.get(leaf_of(head)) {
+    let pushed = |head| match line_at(lines, leaf_of(head)) {
         Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
         None => calendar_first,
     };
@@ -346,6 +350,19 @@ fn first_of_tie<E: Copy>(
         true => b,
         false => a,
     }
+}
+
+/// Returns the number of the line with this leaf, or the leaf of the line with this number. It is
+/// no line's number for the leaf of the calendar.
+#[inline(always)]
+fn line_of(leaf: usize, lines: usize) -> usize {
+    lines.wrapping_sub(1).wrapping_sub(leaf)
+}
+
+/// Returns the line with this leaf; `None` for the leaf of the calendar.
+#[inline(always)]
+fn line_at<E>(lines: &[DelayLine<E>], leaf: usize) -> Option<&DelayLine<E>> {
+    lines.get(line_of(leaf, lines.len()))
 }
 
 #[inline(always)]

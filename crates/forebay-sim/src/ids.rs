@@ -36,6 +36,12 @@ impl FlowId {
         self.0
     }
 
+    /// Returns the flow with this number.
+    #[inline(always)]
+    pub const fn of_number(number: u32) -> FlowId {
+        FlowId(number)
+    }
+
     /// Returns the number `flows` after this one.
     #[inline(always)]
     pub const fn nth(self, flows: u32) -> FlowId {
@@ -77,6 +83,18 @@ impl StationId {
     /// Past 255; the limit on the links of a scenario prevents that.
     pub fn at(index: usize) -> StationId {
         StationId(u8::try_from(index).expect("a scenario has few enough links"))
+    }
+
+    /// Returns the number as packets hold it.
+    #[inline(always)]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the station with this number.
+    #[inline(always)]
+    pub const fn of_number(number: u8) -> StationId {
+        StationId(number)
     }
 
     /// Returns the index of the station.

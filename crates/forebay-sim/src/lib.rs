@@ -56,6 +56,7 @@ mod prefetch;
 pub mod steps;
 mod tcp;
 pub mod traffic;
+mod uplink;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;

@@ -180,56 +180,120 @@ impl Flags {
     }
 }
 
-impl forebay_aqm::Packet for Packet {
+/// A packet as queues and delay lines hold it. Its fields share three words, so that a move from
+/// queue to queue copies words and not nine fields.
+#[derive(Clone, Copy)]
+#[repr(packed(4))]
+pub struct PackedPacket {
+    /// The flow in the low 32 bits, and the number of the packet.
+    flow_and_seq: u64,
+    /// From the low end: options and host in 32 bits, connection in 16, traffic class and flags in
+    /// 8 each.
+    headers: u64,
+    /// From the low end: size in 16 bits, station and traffic in 8 each.
+    size_and_place: u32,
+}
+
+impl Packet {
+    /// Returns the packet as queues hold it.
+    #[inline(always)]
+    pub fn pack(self) -> PackedPacket {
+        PackedPacket {
+            flow_and_seq: u64::from(self.flow.number()) | u64::from(self.seq) << 32,
+            headers: u64::from(self.blocks_and_host.0)
+                | u64::from(self.connection) << 32
+                | u64::from(self.traffic_class.0) << 48
+                | u64::from(self.flags.0) << 56,
+            size_and_place: u32::from(self.bytes)
+                | u32::from(self.station.number()) << 16
+                | u32::from(self.traffic) << 24,
+        }
+    }
+}
+
+impl PackedPacket {
+    /// Returns the flow, or the additional connection of a flow.
+    #[inline(always)]
+    pub fn flow(self) -> FlowId {
+        FlowId::of_number(self.flow_and_seq as u32)
+    }
+
+    /// Returns the packet with its fields.
+    #[inline(always)]
+    pub fn unpack(self) -> Packet {
+        let [_, _, _, _, connection_low, connection_high, traffic_class, flags] =
+            self.headers.to_le_bytes();
+        let [bytes_low, bytes_high, station, traffic] = self.size_and_place.to_le_bytes();
+        Packet {
+            flow: self.flow(),
+            seq: (self.flow_and_seq >> 32) as u32,
+            blocks_and_host: BlocksAndHost(self.headers as u32),
+            bytes: u16::from_le_bytes([bytes_low, bytes_high]),
+            connection: u16::from_le_bytes([connection_low, connection_high]),
+            traffic_class: TrafficClass(traffic_class),
+            flags: Flags(flags),
+            station: StationId::of_number(station),
+            traffic,
+        }
+    }
+}
+
+impl forebay_aqm::Packet for PackedPacket {
     fn bytes(&self) -> u32 {
-        u32::from(self.bytes)
+        u32::from(self.unpack().bytes)
     }
     fn flow(&self) -> u64 {
-        u64::from(self.flow.number())
+        u64::from(self.unpack().flow.number())
     }
     fn ecn(&self) -> Ecn {
-        self.traffic_class.ecn()
+        self.unpack().traffic_class.ecn()
     }
     fn dscp(&self) -> u8 {
-        self.traffic_class.dscp()
+        self.unpack().traffic_class.dscp()
     }
     fn hosts(&self) -> (u64, u64) {
         // Flows, addresses of a capture and named hosts of a scenario have separate numberings;
         // these bits keep them apart.
         const CAPTURED: u64 = 1 << 32;
         const NAMED: u64 = 2 << 32;
-        if self.flags.hosts() {
+        let packet = self.unpack();
+        if packet.flags.hosts() {
             let number = |host: u32| CAPTURED | u64::from(host);
-            return (number(self.seq >> 16), number(self.seq & 0xffff));
+            return (number(packet.seq >> 16), number(packet.seq & 0xffff));
         }
-        let host = match self.blocks_and_host.host() {
-            0 => self.flow(),
+        let host = match packet.blocks_and_host.host() {
+            0 => u64::from(packet.flow.number()),
             host => NAMED | u64::from(host),
         };
         (host, host)
     }
     fn traffic(&self) -> Option<u8> {
-        (self.traffic != NO_TRAFFIC).then_some(self.traffic)
+        Some(self.unpack().traffic).filter(|traffic| *traffic != NO_TRAFFIC)
     }
     fn tcp(&self) -> bool {
-        !self.flags.udp()
+        !self.unpack().flags.udp()
     }
     fn ack(&self) -> Option<Ack> {
-        let bare = self.blocks_and_host.blocks() == NO_BLOCKS;
-        (self.flags.0 & Flags::ACK != 0).then_some(Ack {
-            number: self.seq,
+        let packet = self.unpack();
+        let bare = packet.blocks_and_host.blocks() == NO_BLOCKS;
+        (packet.flags.0 & Flags::ACK != 0).then_some(Ack {
+            number: packet.seq,
             bare,
             // The options may be a count of marks without blocks. Such an ACK carries news as well
             // and must not be thinned out.
             sacks: !bare,
-            ecn: u8::from(self.flags.ecn_signal()),
+            ecn: u8::from(packet.flags.ecn_signal()),
         })
     }
     fn clear_dscp(&mut self) {
-        self.traffic_class = TrafficClass::new(0, self.ecn());
+        let packet = self.unpack();
+        let traffic_class = TrafficClass::new(0, packet.traffic_class.ecn());
+        *self = Packet { traffic_class, ..packet }.pack();
     }
     fn set_ce(&mut self) {
-        self.traffic_class.set_ecn(Ecn::Ce);
+        let mut packet = self.unpack();
+        packet.traffic_class.set_ecn(Ecn::Ce);
+        *self = packet.pack();
     }
 }
 
@@ -237,6 +301,6 @@ impl forebay_aqm::Packet for Packet {
 mod tests {
     #[test]
     fn packets_stay_small() {
-        assert_eq!(std::mem::size_of::<super::Packet>(), 20);
+        assert_eq!(std::mem::size_of::<super::PackedPacket>(), 20);
     }
 }

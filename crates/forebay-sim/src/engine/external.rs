@@ -19,7 +19,7 @@ impl Hosts {
         let class = &self.network.classes[route.class as usize];
         let pair = &mut self.network.pairs[route.pair.index()];
         let from_sink = sent.from == End::Sink;
-        let usual = &class.packet;
+        let usual = class.packet.unpack();
         let packet = Packet {
             flow,
             seq: sent.number,
@@ -34,10 +34,10 @@ impl Hosts {
                 true => NO_TRAFFIC,
                 false => usual.traffic,
             },
-            ..*usual
+            ..usual
         };
         let late = usize::from(pair.class);
-        let prompt = self.late_lines + self.prompt_lines * late;
+        let prompt = usize::from(pair.prompt_line);
         let (at, line) = match from_sink {
             // The last prompt line of a kind is for packets towards the source.
             true => {
@@ -50,7 +50,7 @@ impl Hosts {
                 (at, if waited { late } else { prompt })
             }
         };
-        self.arrivals.push_on(line, at, packet);
+        self.arrivals.push_on(line, at, packet.pack());
         self.agenda.links_by(at + self.lookahead);
     }
 }

@@ -10,7 +10,7 @@ use super::hosts::{take_acks, Hosts, Returning};
 use super::{one_line_each, Topology};
 use crate::events::EventQueue;
 use crate::network::{Hop, NetworkState};
-use crate::packet::Packet;
+use crate::packet::{Packet, PackedPacket};
 use crate::port::{PacketOnLink, Port};
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
@@ -30,7 +30,7 @@ pub struct Mesh {
     /// rate; used where there is no opposite link.
     lines_back: Vec<LineBack>,
     /// ACKs on their sender's access link.
-    acks: EventQueue<Packet>,
+    acks: EventQueue<PackedPacket>,
 }
 
 impl Topology for Mesh {
@@ -126,12 +126,13 @@ impl Topology for Mesh {
 /// the `late_lines` late lines.
 fn enter_way_back(
     late_lines: usize,
-    arrivals: &mut EventQueue<Packet>,
+    arrivals: &mut EventQueue<PackedPacket>,
     agenda: &mut Agenda,
     returning: Returning,
 ) {
     let Returning { at, class, ack } = returning;
-    arrivals.push_on(late_lines + Mesh::PROMPT_LINES * class + ACK_LINE, at, ack);
+    let line = late_lines + Mesh::PROMPT_LINES * class + ACK_LINE;
+    arrivals.push_on(line, at, ack.pack());
     agenda.links_by(at);
 }
 
@@ -146,17 +147,18 @@ impl Mesh {
         let Hosts {
             arrivals, network, ..
         } = hosts;
-        let Some((now, &packet)) = arrivals.peek() else {
+        let Some((now, &packed)) = arrivals.peek() else {
             return;
         };
         arrivals.pop(|packet| {
-            prefetch(network.pair_of(packet));
-            prefetch(&network.receivers[packet.flow.index()]);
+            prefetch(network.pair_of(packet.flow()));
+            prefetch(&network.receivers[packet.flow().index()]);
         });
+        let packet = packed.unpack();
         match network.station(packet.station) {
             Hop::Port(link) => {
                 let link = usize::from(link);
-                if self.ports[link].arrive_logged(now, packet) {
+                if self.ports[link].arrive_logged(now, packed) {
                     self.send_at_once(hosts, now, link);
                 } else if self.ports[link].bottleneck.transmitter.is_free() {
                     self.find_next_link();
@@ -186,7 +188,7 @@ impl Mesh {
 
     /// Moves a packet that left a port on to its sink, its source or the next station.
     fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: PacketOnLink) {
-        let path = hosts.network.pair_of(&sent.packet).path;
+        let path = hosts.network.pair_of(sent.packet.flow()).path;
         match hosts.network.after_port(path, link) {
             Hop::Sink => {
                 let late_lines = hosts.late_lines;
@@ -198,14 +200,14 @@ impl Mesh {
                     enter_way_back(late_lines, arrivals, far_end.agenda, ack);
                 }
             }
-            hop => self.forward(hosts, sent.arrives_at, hop, sent.packet),
+            hop => self.forward(hosts, sent.arrives_at, hop, sent.packet.unpack()),
         }
     }
 
     /// Moves an ACK across a line back and on to its next hop.
     fn cross_line_back(&mut self, hosts: &mut Hosts, now: Time, link: usize, ack: Packet) {
         let at = self.lines_back[link].pass(now, ack.bytes);
-        let path = hosts.network.pair_of(&ack).path;
+        let path = hosts.network.pair_of(ack.flow).path;
         let hop = hosts.network.after_back(path, link);
         self.forward(hosts, at, hop, ack);
     }
@@ -221,7 +223,7 @@ impl Mesh {
                 let back = usize::from(matches!(hop, Hop::Back(_)));
                 let line = hosts.late_lines.wrapping_sub(Mesh::ONWARD_LINES) + back;
                 let packet = Packet { station, ..packet };
-                hosts.arrivals.push_on(line, at, packet);
+                hosts.arrivals.push_on(line, at, packet.pack());
             }
             Hop::Source => {
                 let route = network.routes[packet.flow.index()];
@@ -231,7 +233,7 @@ impl Mesh {
                     hosts.external.push(at, packet, air.fate(&packet));
                     return;
                 }
-                self.acks.push_on(usize::from(pair.class), at, packet);
+                self.acks.push_on(usize::from(pair.class), at, packet.pack());
             }
             Hop::Sink => unreachable!("data reaches its sink from a port"),
         }
