@@ -53,8 +53,8 @@ pub struct Point {
 /// Reads an experiment. `file` only names it in errors; nothing is opened.
 ///
 /// # Errors
-/// The first thing that is wrong, in one line; also a sample that must be drawn, and a law that must
-/// be designed, which [`Reading`] leaves to its caller.
+/// The first thing that is wrong, in one line; also a sample that must be drawn, and a law that
+/// must be designed, which [`Reading`] leaves to its caller.
 pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, ScenarioError> {
     let reading = Reading::new(text, file, options.clone())?;
     if reading.sweep.sample().is_some() {
@@ -65,7 +65,8 @@ pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, S
     reading.experiment(&reading.points(&[])?, |_| &[])
 }
 
-/// Names of the files that an experiment needs in [`Options::files`], at any of its points.
+/// Returns the names of the files that an experiment needs in [`Options::files`], at any of its
+/// points.
 ///
 /// # Errors
 /// As [`parse`].
@@ -180,7 +181,7 @@ impl Reading {
         self.files.add(vec![(name, contents)]);
     }
 
-    /// All that was read, to be read again elsewhere.
+    /// Returns the inputs of this reading, from which another process can repeat it.
     pub fn inputs(&self) -> Inputs {
         Inputs {
             text: Arc::clone(&self.text),
@@ -200,7 +201,7 @@ impl Reading {
         &self.sweep
     }
 
-    /// Every point; `shares` as [`Sweep::points`] has them.
+    /// Returns every point; `shares` as [`Sweep::points`] has them.
     ///
     /// # Errors
     /// Too many points.
@@ -208,7 +209,7 @@ impl Reading {
         self.located(self.sweep.points(shares))
     }
 
-    /// The points that have these values of the sweep's keys.
+    /// Returns the points that have these values of the sweep's keys.
     ///
     /// # Errors
     /// Another number of values than keys.
@@ -217,8 +218,8 @@ impl Reading {
         self.located(points.collect())
     }
 
-    /// The laws that ask for numbers, for the extremes of these points, of which there is at least
-    /// one.
+    /// Returns the laws with `gains = "auto"`, for the extremes of these points, of which there is
+    /// at least one.
     ///
     /// # Errors
     /// The first thing that is wrong with a link, the traffic, or such a law.
@@ -234,8 +235,8 @@ impl Reading {
         self.gains_requests_at(point.values().into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Returns the requests for gains for the link of one point. Senders that the sweep compares get
-    /// the same gains, because a queue does not know its senders.
+    /// Returns the requests for gains for the link of one point. Senders that the sweep compares
+    /// get the same gains, because a queue does not know its senders.
     ///
     /// # Errors
     /// If [`gains_requests`](Reading::gains_requests) fails.

@@ -81,11 +81,11 @@ class Output:
 
 
 def outlive_reader() -> None:
-    """Standard output becomes an `Output`."""
+    """Replace standard output by an `Output`."""
     if not isinstance(sys.stdout, Output):
         sys.stdout = Output(sys.stdout)
 
 
 def close(stream: TextIO) -> None:
-    """Sends what is still to come nowhere: Python would complain once more at exit."""
+    """Discard the remaining output, since Python would report the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
