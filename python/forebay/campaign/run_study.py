@@ -224,7 +224,7 @@ def study(
 
 
 def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
-    """Return a context with the workers of a name.
+    """Return a context manager that starts and stops the workers of a study.
 
     Parameters
     ----------

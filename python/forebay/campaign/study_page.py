@@ -327,7 +327,7 @@ def _figures(
     for x, y in pairs[:MOST_PAIRS]:
         plots.append((f"{name} over {x} and {y}", heat(study, metric, x, y)))
         if len(study.points.laws) > 1:
-            word = "most" if largest else "least"
+            word = "highest" if largest else "lowest"
             best = _winners(study, metric, x, y, largest=largest)
             plots.append((f"The law with the {word} {name[0].lower()}{name[1:]}", best))
     if len(varied) > 2:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 MARKS: dict[str, tuple[str, str, bool, str]] = {
     "tuned": ("o", COLOURS[0], True, "tuned, keeps its margins"),
     "broken": ("o", COLOURS[0], False, "tuned, no gains keep the margins"),
-    "listed": ("^", COLOURS[2], True, "without a model, a few settings"),
-    "default": ("s", COLOURS[1], False, "papers' or designed"),
+    "listed": ("^", COLOURS[2], True, "no linear model, a few settings"),
+    "default": ("s", COLOURS[1], False, "parameters of papers or designs"),
 }
 CHOSEN: dict[str, Any] = {
     "marker": "*",
