@@ -68,10 +68,10 @@ class Controller:
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """Attributes
+    """A parameter of a law in Python: a field of its dataclass.
+
+    Attributes
     ----------
-    parameter of a law in Python
-        a field of its dataclass.
     name : str
         Name of the field.
     unit : str
