@@ -100,7 +100,7 @@ def test_an_invalid_probability_fails_the_run(scenario: Path, value: Any) -> Non
     with pytest.raises(forebay.RunError) as caught:
         forebay.run(scenario, laws=[law], seeds=1)
     message = caught.value.message
-    assert f"Odd.sample: {value!r} is not valid; expected a probability, 0 to 1" in message
+    assert f"Odd.sample: {value!r} is not valid; expected a probability from 0 to 1" in message
     assert (
         message.startswith("test_python_laws.py:") or "simulation/test_python_laws.py:" in message
     )
