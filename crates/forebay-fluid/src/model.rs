@@ -160,22 +160,30 @@ fn positive(key: String, value: f64, unit: &str) -> Result<(), ParamError> {
     if value > 0.0 && value.is_finite() {
         return Ok(());
     }
-    let allowed = format!("a finite number of {unit} above 0");
-    Err(ParamError::new(&key, value, allowed))
+    let expected = format!("a finite number of {unit} above zero");
+    Err(ParamError::new(&key, value, expected))
 }
 
 fn known(key: String, index: usize, count: usize) -> Result<(), ParamError> {
     if index < count {
         return Ok(());
     }
-    Err(ParamError::new(&key, index, format!("less than {count}")))
+    Err(ParamError::new(
+        &key,
+        index,
+        format!("the index of a bottleneck or class, below {count}"),
+    ))
 }
 
 fn flows(key: String, flows: f64) -> Result<(), ParamError> {
     if (0.0..=1e9).contains(&flows) {
         return Ok(());
     }
-    Err(ParamError::new(&key, flows, "0 to 1e9 flows"))
+    Err(ParamError::new(
+        &key,
+        flows,
+        "a number of flows from 0 to 1e9",
+    ))
 }
 
 impl Model {
@@ -184,7 +192,10 @@ impl Model {
     pub fn check(&self) -> Result<(), ParamError> {
         let queues = self.bottlenecks.len();
         if queues == 0 {
-            return Err(ParamError::new("bottlenecks", "none", "at least one"));
+            return Err(ParamError::missing(
+                "bottlenecks",
+                "at least one bottleneck",
+            ));
         }
         for (v, bottleneck) in self.bottlenecks.iter().enumerate() {
             let key = |name| format!("bottlenecks.{v}.{name}");
@@ -207,14 +218,18 @@ impl Model {
             )?;
             self.check_rtt(key("rtt"), class.rtt)?;
             if class.route.is_empty() {
-                let allowed = "at least one bottleneck";
-                return Err(ParamError::new(key("route"), "none", allowed));
+                let expected = "at least one bottleneck";
+                return Err(ParamError::missing(key("route"), expected));
             }
             (class.route.iter()).try_for_each(|v| known(key("route"), *v, queues))?;
         }
         if self.order().len() < queues {
-            let allowed = "routes that no bottleneck both follows and precedes";
-            return Err(ParamError::new("classes", "routes in a circle", allowed));
+            let expected = "an order of bottlenecks that every route follows";
+            return Err(ParamError::stated(
+                "classes",
+                "the routes form a cycle",
+                expected,
+            ));
         }
         for (k, change) in self.changes.iter().enumerate() {
             let key = |name| format!("changes.{k}.{name}");
@@ -222,7 +237,7 @@ impl Model {
                 return Err(ParamError::new(
                     key("at"),
                     change.at,
-                    "changes in order of time",
+                    "changes in the order of their times",
                 ));
             }
             match change.what {
@@ -265,9 +280,9 @@ impl Model {
         let shortest = shortest.min(self.sample).as_secs_f64();
         let steps = self.duration.as_secs_f64() / shortest;
         if steps > MOST_STEPS {
-            return Err(ParamError::new(
+            return Err(ParamError::stated(
                 key,
-                format!("{steps:.1e} steps"),
+                format!("{steps:.1e} steps are too many"),
                 format!("at most {MOST_STEPS:.0e} steps in a run"),
             ));
         }
@@ -329,8 +344,8 @@ impl Model {
     fn check_rtt(&self, key: String, rtt: Span) -> Result<(), ParamError> {
         match self.step {
             Step::Longest(step) if rtt < step => {
-                let allowed = format!("at least one integration step, \"{step}\"");
-                Err(ParamError::new(&key, format!("\"{rtt}\""), allowed))
+                let expected = format!("at least \"{step}\", one integration step");
+                Err(ParamError::new(&key, format!("\"{rtt}\""), expected))
             }
             _ => positive(key, rtt.as_secs_f64(), "seconds"),
         }

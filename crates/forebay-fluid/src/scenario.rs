@@ -89,20 +89,23 @@ pub fn from_scenario(
 /// Refuses links that the model cannot express.
 fn check_links(scenario: &Scenario, links: &[Link], law: &LawChoice) -> Result<(), ParamError> {
     if let Some(link) = (0..links.len()).find(|link| scenario.opposite(*link).is_some()) {
-        let found = format!("{:?} and a link the other way", links[link].name);
-        let allowed = "links one way: in the fluid model no ACK waits";
-        return Err(ParamError::new("link", found, allowed));
+        let reason = format!(
+            "{:?} has a link in the opposite direction",
+            links[link].name
+        );
+        let expected = "links in one direction, since ACKs do not queue in the fluid model";
+        return Err(ParamError::stated("link", reason, expected));
     }
     if let Some(link) = links.iter().position(|link| link.trace.is_some()) {
         let key = format!("{}.rate_trace", link_path(link));
-        let allowed = "no trace: in the fluid model a link has a rate";
-        return Err(ParamError::new(key, "a trace", allowed));
+        let expected = "a constant rate, since the fluid model has no traces";
+        return Err(ParamError::stated(key, "the link has a trace", expected));
     }
     let own = links.iter().filter_map(|link| link.law.as_ref());
     if let Some(other) = own.chain([law]).find(|law| !law.queue.is_default()) {
-        let (found, default) = (&other.queue, QueueChoice::default());
-        let allowed = format!("{default}: in the fluid model a link has one queue");
-        return Err(ParamError::new("law.queue", found, allowed));
+        let default = QueueChoice::default();
+        let expected = format!("{default}, since a link has one queue in the fluid model");
+        return Err(ParamError::new("law.queue", &other.queue, expected));
     }
     Ok(())
 }
@@ -115,18 +118,18 @@ fn sender_of(
 ) -> Result<(Tcp, Sender), ParamError> {
     let key = |name| format!("traffic.{index}.{name}");
     let TrafficKind::Ftp(tcp) = &traffic.kind else {
-        let found = format!("{:?}", traffic.kind.name());
-        let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
-        return Err(ParamError::new(key("kind"), found, allowed));
+        let kind = format!("{:?}", traffic.kind.name());
+        let expected = "\"ftp\", since the fluid model has long-lived TCP flows only";
+        return Err(ParamError::new(key("kind"), kind, expected));
     };
     let packet = scenario.site().packet;
     if traffic.packet != packet {
-        let found = format!("\"{}\"", traffic.packet);
-        let allowed = format!("\"{packet}\" as elsewhere: the fluid model has one packet size");
-        return Err(ParamError::new(key("packet"), found, allowed));
+        let size = format!("\"{}\"", traffic.packet);
+        let expected = format!("\"{packet}\", since the fluid model has one packet size");
+        return Err(ParamError::new(key("packet"), size, expected));
     }
-    let sender = Sender::named(tcp.sender.name).map_err(|allowed| {
-        ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), allowed)
+    let sender = Sender::named(tcp.sender.name).map_err(|expected| {
+        ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), expected)
     })?;
     Ok((tcp.clone(), sender))
 }

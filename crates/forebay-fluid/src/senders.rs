@@ -91,15 +91,15 @@ impl Sender {
     /// Returns the sender that a scenario names so.
     ///
     /// # Errors
-    /// The names that are allowed.
+    /// If no sender has this name. The text describes those that there are.
     pub fn named(name: &str) -> Result<Sender, String> {
-        let found = SENDERS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, sender)| *sender).ok_or_else(|| {
+        let sender = SENDERS.iter().find(|(known, _)| *known == name);
+        sender.map(|(_, sender)| *sender).ok_or_else(|| {
             let names: Vec<String> = (SENDERS.iter())
-                .map(|(name, _)| format!("\"{name}\""))
+                .map(|(name, _)| (*name).to_owned())
                 .collect();
             format!(
-                "{}: the others have no published fluid model",
+                "a sender with a published fluid model, one of {}",
                 names.join(", ")
             )
         })

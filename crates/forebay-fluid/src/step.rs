@@ -28,7 +28,7 @@ impl Step {
         }
         match Span::parse(text) {
             Ok(span) => Ok(Step::Longest(span)),
-            Err(allowed) => Err(format!("\"auto\", or {allowed}")),
+            Err(expected) => Err(format!("\"auto\", or {expected}")),
         }
     }
 

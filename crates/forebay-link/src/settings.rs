@@ -115,11 +115,11 @@ impl DirectionSettings {
             Buffer::Bytes(bytes) => bytes <= MAX_BUFFER_BYTES,
         };
         if !held {
-            let allowed = format!("at most \"{MAX_BUFFER_PKTS}p\" or \"1GiB\", for its memory");
+            let expected = format!("at most \"{MAX_BUFFER_PKTS}p\" or \"1GiB\"");
             return Err(ParamError::new(
                 "buffer",
                 options.buffer.to_value(),
-                allowed,
+                expected,
             ));
         }
         let Share(loss) = options.loss;
@@ -198,8 +198,8 @@ impl Settings {
         let packets = whole.device == DeviceKind::Packets;
         let Maybe(super_packets) = whole.super_packets;
         if packets && super_packets == Some(true) {
-            let allowed = "tun, which super-packets need";
-            return Err(ParamError::new("device", "packets", allowed));
+            let error = ParamError::new("device", "packets", "tun, which super-packets require");
+            return Err(error.because("cannot carry super-packets"));
         }
         let fast = [&up, &down].map(|way| way.capacity.mean_rate() > SUPER_PACKETS_ABOVE);
         let by_rate = || fast.contains(&true) && !packets && crate::device::tun_is_available();

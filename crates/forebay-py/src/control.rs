@@ -110,7 +110,7 @@ impl LawModel {
         let spec = known(kind)?;
         for (key, size) in [("rate", rate_bps), ("packet", packet_bytes)] {
             if size == 0 {
-                return Err(fault(ParamError::new(key, size, "more than zero")));
+                return Err(fault(ParamError::new(key, size, "a value above zero")));
             }
         }
         let law = spec.read(&read(params)?).map_err(fault)?;
@@ -229,7 +229,7 @@ impl LawModel {
             probability: probability.unwrap_or_else(|| point.0.probability()),
             marked,
             set_point: set_point(&target)
-                .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::ALLOWED)))?,
+                .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::EXPECTED)))?,
             site: self.site,
         };
         let goals = read(goals)?;
@@ -317,13 +317,13 @@ pub fn set_point(value: &Bound<PyAny>) -> Option<SetPoint> {
 
 /// Returns the law of this name.
 pub fn known(kind: &str) -> PyResult<&'static LawSpec> {
-    law_named(kind).map_err(|allowed| fault(ParamError::new("law", format!("{kind:?}"), allowed)))
+    law_named(kind).map_err(|expected| fault(ParamError::new("law", format!("{kind:?}"), expected)))
 }
 
 /// Converts a parameter error to a `ScenarioError` with its key and what the key may be.
 pub fn fault(error: ParamError) -> PyErr {
     let (text, file, line) = (error.to_string(), "", None::<usize>);
-    ScenarioError::new_err((text, file, line, error.key, error.allowed))
+    ScenarioError::new_err((text, file, line, error.key, error.expected))
 }
 
 fn read(settings: Settings) -> PyResult<Vec<(String, Value)>> {
@@ -371,7 +371,7 @@ fn designed<'py>(py: Python<'py>, design: &Design) -> PyResult<Bound<'py, PyDict
 }
 
 /// Returns a quantity in base units: "time" in seconds, "rate" in bit/s, "size" in bytes, "queue"
-/// in packets. Raises `ScenarioError` with what is allowed.
+/// in packets. Raises `ScenarioError` with what is expected.
 #[pyfunction]
 pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
     let read = match kind {
@@ -380,7 +380,7 @@ pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
         "size" => Bytes::parse(text).map(|bytes| bytes.0 as f64),
         _ => Packets::parse(text).map(|packets| packets.0),
     };
-    read.map_err(|allowed| fault(ParamError::new(key, format!("{text:?}"), allowed)))
+    read.map_err(|expected| fault(ParamError::new(key, format!("{text:?}"), expected)))
 }
 
 /// A number or a quantity such as "15Mbit/s" in its base unit ("s", "bit/s", "B", "p", "%", or
@@ -396,11 +396,11 @@ pub fn number_and_unit(text: &str) -> Option<(f64, &'static str)> {
 }
 
 /// Returns the queue in packets that a set-point such as "50p" or "15ms" means at this link. Raises
-/// `ScenarioError` with what is allowed.
+/// `ScenarioError` with what is expected.
 #[pyfunction]
 pub fn set_point_pkts(key: &str, text: &str, rate_bps: u64, packet_bytes: u64) -> PyResult<f64> {
     let read = SetPoint::parse(text)
-        .map_err(|allowed| fault(ParamError::new(key, format!("{text:?}"), allowed)))?;
+        .map_err(|expected| fault(ParamError::new(key, format!("{text:?}"), expected)))?;
     Ok(read.pkts(Rate::from_bps(rate_bps), Bytes(packet_bytes)))
 }
 

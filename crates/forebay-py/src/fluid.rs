@@ -19,7 +19,7 @@ pub fn quantity<T>(
     text: &str,
     read: fn(&str) -> Result<T, String>,
 ) -> Result<T, ParamError> {
-    read(text).map_err(|allowed| ParamError::new(key, format!("{text:?}"), allowed))
+    read(text).map_err(|expected| ParamError::new(key, format!("{text:?}"), expected))
 }
 
 #[derive(FromPyObject)]
@@ -88,7 +88,7 @@ impl PyBottleneck {
             ParamError::new(
                 key("law"),
                 format!("{:?}", self.law),
-                "a name in `forebay laws`",
+                "the name of a law in `forebay laws`",
             )
         })?;
         let value = |param| match param {
@@ -134,9 +134,9 @@ impl PyChange {
                 rtt: quantity(&key("value"), &rtt, Span::parse)?,
             },
             (what, _) => {
-                let allowed =
-                    "\"flows\" or \"buffer_pkts\" with a number, \"rate\" or \"rtt\" with a text";
-                return Err(ParamError::new(key("what"), format!("{what:?}"), allowed));
+                let expected =
+                    "\"flows\" or \"buffer_pkts\" with a number, or \"rate\" or \"rtt\" with a text";
+                return Err(ParamError::new(key("what"), format!("{what:?}"), expected));
             }
         };
         let at = Time::ZERO + quantity(&key("at"), &self.at, Span::parse)?;
@@ -191,7 +191,8 @@ pub fn windows(sawtooth: bool) -> Windows {
 
 /// Converts an error in a model's parameter to a `ScenarioError` that names the file.
 pub fn refused(file: &str, error: &ParamError) -> PyErr {
-    ScenarioError::new_err(format!("{file}: {error}"))
+    let (text, line) = (format!("{file}: {error}"), None::<usize>);
+    ScenarioError::new_err((text, file.to_owned(), line, error.key.clone(), error.expected.clone()))
 }
 
 record! {

@@ -128,8 +128,10 @@ impl PyLaw {
     /// Creates the law from an object of its class, with a generator of this seed.
     pub fn new(py: Python, made: Made, seed: u64) -> Result<PyLaw, ParamError> {
         let seeded = made.seeded.call1(py, (seed,));
-        seeded
-            .map_err(|error| ParamError::new("rng", error, "a law that can hold its generator"))?;
+        seeded.map_err(|error| {
+            let reason = format!("the generator cannot be stored ({error})");
+            ParamError::stated("rng", reason, "a law with an attribute rng")
+        })?;
         let interval = made.interval.as_ref().map(|it| interval(it.bind(py)));
         let interval = interval.transpose()?;
         let control = Control::current();
@@ -225,11 +227,11 @@ fn interval(value: &Bound<PyAny>) -> Result<Span, ParamError> {
     };
     span.filter(|span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span))
         .ok_or_else(|| {
-            let found = value
+            let written = value
                 .repr()
                 .map_or_else(|_| "?".into(), |text| text.to_string());
-            let allowed = format!("seconds as a number, or {}, 1us to 60s", Span::ALLOWED);
-            ParamError::new("interval", found, allowed)
+            let expected = format!("a number of seconds or {}, from 1us to 60s", Span::EXPECTED);
+            ParamError::new("interval", written, expected)
         })
 }
 

@@ -131,7 +131,7 @@ pub fn read_value(given: &Bound<PyAny>) -> Result<Value, ParamError> {
     let mut fields = Vec::new();
     for item in items.unwrap_or_default() {
         let Ok((name, field)) = item.extract::<(String, Bound<PyAny>)>() else {
-            return Err(ParamError::new("params", item, "names and their values"));
+            return Err(ParamError::new("params", item, "names with their values"));
         };
         let field = read_setting(&name, &field)?;
         fields.push((name, field));

@@ -34,7 +34,8 @@ type Files = Vec<(String, Vec<u8>)>;
 type TrafficApart = (u32, Vec<u8>, Vec<(u16, u8)>);
 
 fn refused(error: &ParamError) -> PyErr {
-    ScenarioError::new_err(format!("link: {error}"))
+    let (text, line) = (format!("link: {error}"), None::<usize>);
+    ScenarioError::new_err((text, "", line, error.key.clone(), error.expected.clone()))
 }
 
 fn failed(error: Error) -> PyErr {

@@ -6,12 +6,12 @@ use forebay_trace::measures::{
     self as registry, Columns, FlowPart, Measure, Of, Part, TrafficPart,
 };
 use forebay_units::cast::whole_u32;
-use forebay_units::{Span, Time};
+use forebay_units::{one_of, ParamError, Span, Time};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::ScenarioError;
+use crate::control::fault;
 
 /// Returns the metrics of every run, in the order of tables: {name, claim, title, unit, scale,
 /// doc}.
@@ -99,10 +99,9 @@ pub fn measure(
 ) -> PyResult<f64> {
     let Some(measure) = registry::find(name) else {
         let known: Vec<_> = registry::all().map(Measure::claim).collect();
-        return Err(ScenarioError::new_err(format!(
-            "measure: found {name}, allowed: {}",
-            known.join(", ")
-        )));
+        let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+        let error = ParamError::new("measure", format!("{name:?}"), one_of(&known, name));
+        return Err(fault(error));
     };
     let metrics = run.getattr("metrics")?;
     let Of::Samples(of) = measure.of else {
@@ -133,8 +132,7 @@ pub fn measure(
         delay_mean_s: metrics.get_item("delay_mean_s")?.extract()?,
     };
     of(&part).ok_or_else(|| {
-        ScenarioError::new_err(format!(
-            "measure: found {name}, allowed: a measure of what the law reports"
-        ))
+        let expected = "a measure of quantities that the law reports";
+        fault(ParamError::new("measure", format!("{name:?}"), expected))
     })
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use forebay_aqm::{DropReason, Ecn};
 use forebay_net::{End, Event, Loss, Payload};
 use forebay_scenario::Point;
-use forebay_units::{ParamError, Span, Time};
+use forebay_units::{one_of, ParamError, Span, Time};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -87,10 +87,14 @@ const ECN: [(&str, Ecn); 4] = [
 const ENDS: [(&str, End); 2] = [("source", End::Source), ("sink", End::Sink)];
 
 fn named<T: Copy>(key: &str, name: &str, all: &[(&str, T)]) -> PyResult<T> {
-    let found = all.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value).ok_or_else(|| {
+    let entry = all.iter().find(|(known, _)| *known == name);
+    entry.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        fault(ParamError::new(key, format!("{name:?}"), known.join(", ")))
+        fault(ParamError::new(
+            key,
+            format!("{name:?}"),
+            one_of(&known, name),
+        ))
     })
 }
 
@@ -103,8 +107,8 @@ fn time(key: &str, time_s: f64) -> PyResult<Time> {
     if time_s >= 0.0 {
         return Ok(Time::ZERO + Span::from_secs_f64(time_s));
     }
-    let allowed = "seconds from 0 on";
-    Err(fault(ParamError::new(key, time_s, allowed)))
+    let expected = "a number of seconds of at least 0";
+    Err(fault(ParamError::new(key, time_s, expected)))
 }
 
 #[pymethods]

@@ -6,14 +6,13 @@ use forebay_aqm::{Aqm, Helm};
 use forebay_scenario::{Point, Scenario};
 use forebay_sim::Session as Simulation;
 use forebay_trace::Metrics;
-use forebay_units::{SetPoint, Site, Span, Time};
+use forebay_units::{ParamError, SetPoint, Site, Span, Time};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::batch::Observed;
 use crate::control::fault;
 use crate::hooks::detached;
-use crate::ScenarioError;
 
 /// The events at the link under test in one step.
 #[pyclass(frozen, get_all, module = "forebay._native")]
@@ -80,8 +79,10 @@ impl Session {
     /// Signals every packet with this probability from now on.
     fn hold(&self, probability: f64) -> PyResult<()> {
         if !(0.0..=1.0).contains(&probability) {
-            return Err(ScenarioError::new_err(format!(
-                "p: found {probability}, allowed: a probability, 0 to 1"
+            return Err(fault(ParamError::new(
+                "p",
+                probability,
+                "a probability from 0 to 1",
             )));
         }
         self.helm()?.hold(probability);
@@ -93,9 +94,8 @@ impl Session {
     #[pyo3(signature = (k_p, k_i, k_d=0.0))]
     fn control(&self, k_p: f64, k_i: f64, k_d: f64) -> PyResult<()> {
         if ![k_p, k_i, k_d].iter().all(|gain| gain.is_finite()) {
-            return Err(ScenarioError::new_err(format!(
-                "gains: found {k_p}, {k_i}, {k_d}, allowed: finite numbers"
-            )));
+            let gains = format!("{k_p}, {k_i}, {k_d}");
+            return Err(fault(ParamError::new("gains", gains, "finite numbers")));
         }
         self.helm()?.control(k_p, k_i, k_d);
         Ok(())
@@ -167,17 +167,17 @@ pub struct Steering {
 impl Steering {
     /// Reads texts such as "50p" and "10ms".
     pub fn read(set_point: &str, interval: &str) -> PyResult<Steering> {
-        let refused = |key: &str, text: &str, allowed: String| {
-            ScenarioError::new_err(format!("{key}: found \"{text}\", allowed: {allowed}"))
+        let refused = |key: &str, text: &str, expected: String| {
+            fault(ParamError::new(key, format!("{text:?}"), expected))
         };
         let in_range = |span: &Span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span);
         let span = Span::parse(interval).ok().filter(in_range);
         Ok(Steering {
             set_point: SetPoint::parse(set_point)
-                .map_err(|allowed| refused("target", set_point, allowed))?,
+                .map_err(|expected| refused("target", set_point, expected))?,
             interval: span.ok_or_else(|| {
-                let allowed = format!("{}, 1us to 60s", Span::ALLOWED);
-                refused("interval", interval, allowed)
+                let expected = format!("{}, from 1us to 60s", Span::EXPECTED);
+                refused("interval", interval, expected)
             })?,
         })
     }

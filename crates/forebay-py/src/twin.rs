@@ -34,7 +34,7 @@ pub fn law_twin(
     packet_bytes: u64,
 ) -> PyResult<Option<LawTwin>> {
     let refused = |error: ParamError| ScenarioError::new_err(format!("{law}: {error}"));
-    let not_one = |allowed: String| refused(ParamError::new("law", law, allowed));
+    let not_one = |expected: String| refused(ParamError::new("law", format!("{law:?}"), expected));
     let spec = law_named(law).map_err(not_one)?;
     let site = Site {
         rate: Rate::from_bps(rate_bps),

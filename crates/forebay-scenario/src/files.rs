@@ -64,8 +64,8 @@ impl Files {
         match self.contents.iter().find(|(name, _)| name == file) {
             Some((_, contents)) => Ok(contents),
             None => {
-                let allowed = "a file that can be read, named as from the scenario's folder";
-                Err(section.fault(key, format!("{file:?}"), allowed))
+                let expected = "a readable file, relative to the folder of the scenario";
+                Err(section.fault(key, format!("{file:?}"), expected))
             }
         }
     }

@@ -37,14 +37,14 @@ pub struct Algorithm(pub String);
 
 impl ParamType for Algorithm {
     const SHAPE: Shape = Shape::Text;
-    const ALLOWED: &'static str = "a name of 1 to 15 small letters, digits, \"_\" and \"-\"";
+    const EXPECTED: &'static str = "a name of 1 to 15 lower-case letters, digits, \"_\" and \"-\"";
     fn from_value(value: &Value) -> Result<Algorithm, String> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
         match value {
             Value::Text(text) if (1..=15).contains(&text.len()) && text.chars().all(fits) => {
                 Ok(Algorithm(text.clone()))
             }
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -58,11 +58,11 @@ pub struct Sysctls(pub Vec<(String, String)>);
 
 impl ParamType for Sysctls {
     const SHAPE: Shape = Shape::Table;
-    const ALLOWED: &'static str =
-        "a table of names under net and their values, such as { \"net.ipv4.tcp_sack\" = 0 }";
+    const EXPECTED: &'static str =
+        "a table of sysctls below net with their values, such as { \"net.ipv4.tcp_sack\" = 0 }";
     fn from_value(value: &Value) -> Result<Sysctls, String> {
         let Value::Table(fields) = value else {
-            return Err(Self::ALLOWED.into());
+            return Err(Self::EXPECTED.into());
         };
         let mut flat = Vec::new();
         flatten("", fields, &mut flat)?;
@@ -91,14 +91,14 @@ fn flatten(
                 text.clone()
             }
             Value::Integer(number) => number.to_string(),
-            _ => return Err(format!("a text or a whole number for {name:?}")),
+            _ => return Err(format!("a text or a whole number as the value of {name:?}")),
         };
         let fits = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let mut parts = name.split('.');
         let whole = parts.next() == Some("net") && name.contains('.');
         if !whole || !parts.all(|part| !part.is_empty() && part.chars().all(fits)) {
             return Err(format!(
-                "names under net, such as \"net.ipv4.tcp_rmem\", in place of {name:?}"
+                "a sysctl below net, such as \"net.ipv4.tcp_rmem\", in place of {name:?}"
             ));
         }
         flat.push((name, value));

@@ -26,7 +26,7 @@ pub struct KeyDoc {
     /// Smallest and largest value in base units, where there is a range.
     pub range: Option<(f64, f64)>,
     /// The permitted values in words.
-    pub allowed: String,
+    pub expected: String,
     /// One or two sentences.
     pub doc: String,
 }
@@ -43,12 +43,12 @@ impl KeyDoc {
             required: spec.required,
             // Flags and texts declare an idle range; they have no base value.
             range: has_range(spec).then_some((spec.min, spec.max)),
-            allowed: spec.allowed.to_owned(),
+            expected: spec.expected.to_owned(),
             doc: spec.doc.trim().to_owned(),
         }
     }
 
-    fn written(section: &str, name: &str, allowed: &str, doc: &str) -> KeyDoc {
+    fn written(section: &str, name: &str, expected: &str, doc: &str) -> KeyDoc {
         KeyDoc {
             section: section.to_owned(),
             name: name.to_owned(),
@@ -56,7 +56,7 @@ impl KeyDoc {
             default: None,
             required: true,
             range: None,
-            allowed: allowed.to_owned(),
+            expected: expected.to_owned(),
             doc: doc.to_owned(),
         }
     }

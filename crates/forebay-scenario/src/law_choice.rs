@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_aqm::laws::{find, LAWS};
 use forebay_aqm::{Aqm, ConfiguredLaw, LawFactory, LawSpec, QueueChoice};
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{nearest, ParamError, SetPoint, Site, Value};
+use forebay_units::{one_of, unknown_key, ParamError, SetPoint, Site, Value};
 
 /// A law with the parameters given for it, and the queue that holds it.
 #[derive(Clone)]
@@ -39,6 +39,13 @@ impl LawChoice {
     ) -> Result<LawChoice, ParamError> {
         let queue = QueueChoice::of_law(spec);
         let keys = queue.spec.params;
+        let known = || spec.params.iter().chain(keys).map(|key| key.name);
+        if let Some((name, _)) = given
+            .iter()
+            .find(|(name, _)| known().all(|key| key != name))
+        {
+            return Err(unknown_key(name, known()));
+        }
         let (for_queue, given) = given
             .into_iter()
             .partition(|(name, _)| keys.iter().any(|key| key.name == name));
@@ -92,8 +99,10 @@ impl LawChoice {
             return Ok(self);
         };
         if !QueueChoice::of_law(self.spec).is_default() && queue.spec.kind != self.queue.spec.kind {
-            let allowed = format!("{}, which {} comes in", self.spec.queue, self.spec.kind);
-            return Err(ParamError::new("queue", queue.to_string(), allowed));
+            let (own, kind) = (self.spec.queue, self.spec.kind);
+            let expected = format!("{own}, the queue of {kind}");
+            let error = ParamError::new("queue", queue.to_string(), expected);
+            return Err(error.because(format!("cannot hold {kind}")));
         }
         let given = [queue.given(), self.queue.given()].concat();
         self.queue = QueueChoice::new(queue.spec, given)?;
@@ -189,18 +198,10 @@ impl LawChoice {
 /// # Errors
 /// The kinds there are, with a suggestion.
 pub fn law_named(kind: &str) -> Result<&'static LawSpec, String> {
-    find(kind).ok_or_else(|| with_hint(kind, &law_kinds()))
+    find(kind).ok_or_else(|| one_of(&law_kinds(), kind))
 }
 
 /// Returns the kinds of laws, in the order of the registry.
 pub fn law_kinds() -> Vec<&'static str> {
     LAWS.iter().map(|spec| spec.kind).collect()
-}
-
-/// `known` as a list, with the one that `name` may have meant.
-pub(crate) fn with_hint(name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("{} (did you mean {near:?}?)", known.join(", ")),
-        None => known.join(", "),
-    }
 }

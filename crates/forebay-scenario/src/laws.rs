@@ -3,12 +3,12 @@
 use forebay_aqm::disciplines::keys;
 use forebay_aqm::laws::find;
 use forebay_aqm::{LawSpec, QueueChoice};
-use forebay_units::{params, ParamType, Params, Value};
+use forebay_units::{one_of, params, ParamType, Params, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
 use crate::gains::DesignedGains;
-use crate::law_choice::{law_kinds, with_hint, LawChoice};
+use crate::law_choice::{law_kinds, LawChoice};
 use crate::limits::check_law;
 use crate::model::Scenario;
 use crate::options::{is_prototype, Options};
@@ -45,8 +45,8 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
     let brought = options.own.iter().filter(|own| own.runs);
     if options.laws.is_empty() && brought.clone().next().is_none() {
         if document.laws.is_empty() {
-            let allowed = "a [[law]] in the file, or --law KIND";
-            return Err(Fault::new(Origin::File, "law", "nothing", allowed));
+            let expected = "a [[law]] in the file, or --law KIND";
+            return Err(Fault::missing(Origin::File, "law", expected));
         }
         return Ok((0..document.laws.len()).collect());
     }
@@ -73,11 +73,11 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
                     .filter(|kind| !labels.iter().any(|label| label == kind)),
             );
             let origin = Origin::Option("--law");
-            let allowed = match name.ends_with(".py") {
-                true => "a law, or FILE.py:CLASS".to_owned(),
-                false => with_hint(name, &known),
+            let expected = match name.ends_with(".py") {
+                true => "a law in Python as FILE.py:CLASS, or the name of another law".to_owned(),
+                false => one_of(&known, name),
             };
-            return Err(Fault::new(origin, "law", format!("{name:?}"), allowed));
+            return Err(Fault::new(origin, "law", format!("{name:?}"), expected));
         };
         chosen.push(document.laws.len());
         document.laws.push(added(spec, None));
@@ -140,8 +140,8 @@ pub fn prototypes(document: &Document, options: &Options) -> Result<Vec<(String,
             if !InnerFile::is_inner(path.strip_prefix("./").unwrap_or(path)) {
                 let name = name_in_errors(table, number, &all_labels[number]);
                 let section = Section { table, name: &name };
-                let allowed = "FILE.py:CLASS with a file in the scenario's folder or below it, without \"..\"";
-                return Err(section.fault("kind", format!("{kind:?}"), allowed));
+                let expected = "FILE.py:CLASS with a file in the folder of the scenario or below it, without \"..\"";
+                return Err(section.fault("kind", format!("{kind:?}"), expected));
             }
             if !in_file.contains(&kind) {
                 in_file.push(kind);
@@ -218,8 +218,8 @@ pub fn asking(
             continue;
         }
         if draft.spec.is_custom() {
-            let allowed = "\"paper\": a law in Python has no design rule";
-            return Err(section.fault(GAINS, "\"auto\"", allowed));
+            let expected = "\"paper\", since a law in Python has no design rule";
+            return Err(section.fault(GAINS, "\"auto\"", expected));
         }
         asking.push(Asking {
             law,
@@ -256,8 +256,8 @@ pub fn read(
             table: &document.laws[i],
             name: &format!("law.{i}"),
         };
-        let allowed = "a label that no other law has";
-        section.fault("label", format!("{label:?}"), allowed)
+        let expected = "a label that no other law has";
+        section.fault("label", format!("{label:?}"), expected)
     };
     let labels = unique_labels(&document.laws).map_err(|(i, label)| taken(i, label))?;
     let mut choices = Vec::with_capacity(chosen.len());
@@ -280,8 +280,8 @@ pub fn read(
         match (draft.gains, designed) {
             (Gains::Auto, Some(designed)) => draft.add(designed),
             (Gains::Auto, None) if runs => {
-                let allowed = "\"paper\", or numbers that somebody has designed";
-                return Err(section.fault(GAINS, "\"auto\"", allowed));
+                let expected = "\"paper\", or gains that the caller has designed";
+                return Err(section.fault(GAINS, "\"auto\"", expected));
             }
             _ => {}
         }
@@ -317,10 +317,10 @@ impl Draft {
         let written = section.table.text("kind").unwrap_or("");
         let spec = match (section.table.entry("kind"), options.law(written)) {
             (Some(_), Ok(spec)) => spec,
-            (Some(entry), Err(allowed)) => {
-                return Err(section.fault("kind", entry.node.to_value(), allowed))
+            (Some(entry), Err(expected)) => {
+                return Err(section.fault("kind", entry.node.to_value(), expected))
             }
-            (None, _) => return Err(section.fault("kind", "nothing", law_kinds().join(", "))),
+            (None, _) => return Err(section.missing("kind", one_of(&law_kinds(), ""))),
         };
         let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
         section.only(&["kind"], &[LawKeys::SPECS, &keys])?;

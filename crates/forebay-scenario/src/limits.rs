@@ -27,9 +27,9 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
         if estimate <= most {
             return Ok(());
         }
-        Err(section.fault(
+        Err(section.stated(
             key,
-            format!("about {estimate:.1e} {of}"),
+            format!("about {estimate:.1e} {of} are too many"),
             format!("at most {most:.0e}"),
         ))
     };
@@ -69,9 +69,9 @@ pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Resul
     if ticks <= MOST_PACKETS {
         return Ok(());
     }
-    Err(section.fault(
+    Err(section.stated(
         "interval",
-        format!("about {ticks:.1e} ticks in a run"),
+        format!("about {ticks:.1e} samples of the law in a run are too many"),
         format!("at most {MOST_PACKETS:.0e}"),
     ))
 }

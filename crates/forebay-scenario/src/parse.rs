@@ -58,8 +58,9 @@ pub struct Point {
 pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, ScenarioError> {
     let reading = Reading::new(text, file, options.clone())?;
     if reading.sweep.sample().is_some() {
-        let allowed = "lists, and ranges with a number of steps";
-        let fault = Fault::new(Origin::File, "sweep", "ranges to be sampled", allowed);
+        let expected = "lists, and ranges with a number of steps";
+        let reason = "ranges without a number of steps are sampled, which parse does not do";
+        let fault = Fault::stated(Origin::File, "sweep", reason, expected);
         return Err(fault.in_file(file));
     }
     reading.experiment(&reading.points(&[])?, |_| &[])
@@ -417,8 +418,8 @@ fn check_target(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
                 table: &document.top,
                 name: "",
             };
-            let allowed = format!("at most {}", site.buffer_as(target));
-            Err(section.fault("target", target.to_value(), allowed))
+            let expected = format!("at most {}", site.buffer_as(target));
+            Err(section.fault("target", target.to_value(), expected))
         }
         _ => Ok(()),
     }

@@ -103,7 +103,7 @@ impl Relink {
             let section = Section { table, name };
             let moved = self.moved(&how, spec, &entry.node);
             let moved = moved
-                .map_err(|allowed| section.fault(&entry.name, entry.node.to_value(), allowed))?;
+                .map_err(|expected| section.fault(&entry.name, entry.node.to_value(), expected))?;
             table.entries[i].node = moved;
         }
         Ok(())
@@ -186,9 +186,9 @@ impl Relink {
                     _ => continue,
                 };
                 self.row(document, &targets, &mut nodes)
-                    .map_err(|(node, allowed)| {
+                    .map_err(|(node, expected)| {
                         let key = format!("sweep.{}", entry.name);
-                        Fault::new(node.origin, key, node.to_value(), allowed)
+                        Fault::new(node.origin, key, node.to_value(), expected)
                     })?;
             }
         }
@@ -209,7 +209,7 @@ impl Relink {
             let Some((how, spec)) = follows(document, target) else {
                 continue;
             };
-            let refused = |allowed| (row[place].clone(), allowed);
+            let refused = |expected| (row[place].clone(), expected);
             let moved = self.moved(&how, spec, row[place]).map_err(refused)?;
             if matches!(how, Follows::RoundTrip) {
                 with_rtt = true;
@@ -259,7 +259,7 @@ fn round_trips(document: &Document) -> Result<Vec<Span>, Fault> {
         let section = Section { table, name: &name };
         let value = entry.node.to_value();
         let rtts = Vec::<Span>::from_value(&value);
-        all.extend(rtts.map_err(|allowed| section.fault("rtt", value, allowed))?);
+        all.extend(rtts.map_err(|expected| section.fault("rtt", value, expected))?);
     }
     Ok(all)
 }

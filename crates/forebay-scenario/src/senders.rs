@@ -58,7 +58,7 @@ macro_rules! senders {
             $(SenderSpec { name: $name, $($rest)* ..PLAIN },)*
         ];
         const NAMES: &[&str] = &[$first, $($name),*];
-        const ALLOWED: &str = concat!("\"", $first, "\"", $(", \"", $name, "\"",)*);
+        const EXPECTED: &str = concat!("one of ", $first, $(", ", $name,)*);
     };
 }
 
@@ -189,13 +189,13 @@ impl Default for Sender {
 
 impl ParamType for Sender {
     const SHAPE: Shape = Shape::Word(NAMES);
-    const ALLOWED: &'static str = ALLOWED;
+    const EXPECTED: &'static str = EXPECTED;
     fn from_value(value: &Value) -> Result<Sender, String> {
         match value {
             Value::Text(text) => SenderSpec::named(text).map(Sender),
             _ => None,
         }
-        .ok_or_else(|| Self::ALLOWED.into())
+        .ok_or_else(|| Self::EXPECTED.into())
     }
     fn to_value(&self) -> Value {
         Value::Text(self.0.name.into())
@@ -213,6 +213,6 @@ mod tests {
             assert_eq!(Sender::from_value(&sender.to_value()), Ok(sender));
         }
         let found = Sender::from_value(&Value::Text("tahoe".into()));
-        assert_eq!(found, Err(Sender::ALLOWED.into()));
+        assert_eq!(found, Err(Sender::EXPECTED.into()));
     }
 }

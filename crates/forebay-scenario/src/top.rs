@@ -42,7 +42,10 @@ impl Top {
                 return Err(section.fault(
                     "measure",
                     format!("\"{start}\" to \"{end}\""),
-                    format!("a part of the run, \"0s\" to \"{}\"", top.duration),
+                    format!(
+                        "a part of the run, which lasts from \"0s\" to \"{}\"",
+                        top.duration
+                    ),
                 ));
             }
         }
@@ -51,7 +54,10 @@ impl Top {
             return Err(section.fault(
                 "sample",
                 quoted(top.sample),
-                format!("at most the time measured, {}", quoted(end - start)),
+                format!(
+                    "at most {}, the length of the measurement",
+                    quoted(end - start)
+                ),
             ));
         }
         Ok(top)

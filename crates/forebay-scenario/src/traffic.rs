@@ -8,7 +8,7 @@ mod keys;
 mod stack;
 mod tcp;
 
-use forebay_units::{nearest, Bytes, ParamSpec, Params, Span, Time};
+use forebay_units::{one_of, Bytes, ParamSpec, Params, Span, Time};
 
 use crate::document::Document;
 use crate::error::Fault;
@@ -168,12 +168,12 @@ pub const KINDS: &[TrafficSpec] = &[
         read: Read::Flows(|section| {
             let keys: OnOffKeys = section.read()?;
             if keys.arrivals.0.is_some() && keys.bursts.0.is_none() {
-                let allowed = "a number: flows that arrive must end";
-                return Err(section.fault("bursts", "nothing", allowed));
+                let expected = "the number of bursts after which a flow that arrives ends";
+                return Err(section.missing("bursts", expected));
             }
             if let (None, Some(entry)) = (keys.arrivals.0, section.table.entry("swing")) {
-                let allowed = "no swing where there are no arrivals";
-                return Err(section.fault("swing", entry.node.to_value(), allowed));
+                let fault = section.fault("swing", entry.node.to_value(), "the key arrivals as well");
+                return Err(fault.because("is not valid without arrivals"));
             }
             Ok(TrafficKind::OnOff(OnOff {
                 rate: keys.rate,
@@ -281,8 +281,8 @@ pub fn read(
             table: &document.traffic[i],
             name: &format!("traffic.{i}"),
         };
-        let allowed = "a label that no other traffic has";
-        section.fault("label", format!("{label:?}"), allowed)
+        let expected = "a label that no other traffic has";
+        section.fault("label", format!("{label:?}"), expected)
     })?;
     let mut all: Vec<Traffic> = Vec::with_capacity(labels.len());
     for (i, label) in labels.into_iter().enumerate() {
@@ -295,14 +295,16 @@ pub fn read(
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
         if matches!(traffic.kind, TrafficKind::Program(_)) && !programs {
-            let allowed = "a kind that this engine sends by itself: programs run with --engine \
-                           kernel or link";
-            return Err(section.fault("kind", "\"program\"", allowed));
+            let expected = "a kind that the simulator sends, or --engine kernel or link";
+            let fault = section.fault("kind", "\"program\"", expected);
+            return Err(fault.because("cannot be simulated"));
         }
         if matches!(traffic.kind, TrafficKind::External(_)) && !external {
-            let allowed = "a kind that sends by itself: the packets of this one are a program's, \
-                           which has forebay-net, libforebay or forebay.Network";
-            return Err(section.fault("kind", format!("{EXTERNAL:?}"), allowed));
+            let expected =
+                "a kind that sends packets by itself, or a program that uses forebay-net, \
+                            libforebay or forebay.Network";
+            let fault = section.fault("kind", format!("{EXTERNAL:?}"), expected);
+            return Err(fault.because("is sent by a program"));
         }
         all.push(traffic);
     }
@@ -396,19 +398,15 @@ fn default_header(kind: &TrafficKind) -> Bytes {
 pub fn spec(section: &Section) -> Result<&'static TrafficSpec, Fault> {
     let kinds: Vec<&str> = KINDS.iter().map(|spec| spec.kind).collect();
     let Some(entry) = section.table.entry("kind") else {
-        return Err(section.fault("kind", "nothing", kinds.join(", ")));
+        return Err(section.missing("kind", one_of(&kinds, "")));
     };
     let written = section.table.text("kind");
     KINDS
         .iter()
         .find(|spec| written == Some(spec.kind))
         .ok_or_else(|| {
-            let hint = match nearest(written.unwrap_or(""), &kinds) {
-                Some(near) => format!(" (did you mean {near:?}?)"),
-                None => String::new(),
-            };
-            let allowed = format!("{}{hint}", kinds.join(", "));
-            section.fault("kind", entry.node.to_value(), allowed)
+            let expected = one_of(&kinds, written.unwrap_or(""));
+            section.fault("kind", entry.node.to_value(), expected)
         })
 }
 

@@ -173,14 +173,30 @@ impl Section<'_> {
         }
     }
 
-    /// Returns the fault of a key: the value `found`, and what is `allowed`.
-    pub fn fault(&self, key: &str, found: impl ToString, allowed: impl Into<String>) -> Fault {
-        Fault::new(self.origin(key), self.key(key), found, allowed)
+    /// Returns the fault of a key whose value is not valid.
+    pub fn fault(&self, key: &str, value: impl ToString, expected: impl Into<String>) -> Fault {
+        Fault::new(self.origin(key), self.key(key), value, expected)
+    }
+
+    /// Returns the fault of a key that is missing.
+    pub fn missing(&self, key: &str, expected: impl Into<String>) -> Fault {
+        Fault::missing(self.origin(key), self.key(key), expected)
+    }
+
+    /// Returns a fault of a key that concerns no single value.
+    pub fn stated(
+        &self,
+        key: &str,
+        reason: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Fault {
+        Fault::stated(self.origin(key), self.key(key), reason, expected)
     }
 
     /// Returns `error` with the name of this section before its key.
     pub fn locate(&self, error: ParamError) -> Fault {
-        self.fault(&error.key, error.found, error.allowed)
+        let fault = self.fault(&error.key, error.value, error.expected);
+        fault.because(error.reason)
     }
 
     /// Refuses keys that are not in `extra` and not declared in `parts`.
@@ -232,10 +248,10 @@ impl Section<'_> {
 /// Text that is too long, not UTF-8 or not TOML, or a value that no key takes.
 pub fn read(text: &[u8]) -> Result<Table, Fault> {
     if text.len() > LONGEST {
-        return Err(Fault::new(
+        return Err(Fault::stated(
             Origin::File,
             "size",
-            format!("{} bytes", text.len()),
+            format!("{} bytes are too many", text.len()),
             format!("at most {LONGEST} bytes"),
         ));
     }
@@ -328,7 +344,7 @@ impl Lines {
     }
 
     fn node(&self, path: &str, origin: Origin, value: DeValue) -> Result<Node, Fault> {
-        let fault = |found: &str, allowed: &str| Err(Fault::new(origin, path, found, allowed));
+        let fault = |value: &str, expected: &str| Err(Fault::new(origin, path, value, expected));
         let data = match value {
             DeValue::Boolean(flag) => Data::Plain(Value::Flag(flag)),
             DeValue::String(text) => Data::Plain(Value::Text(text.into_owned())),

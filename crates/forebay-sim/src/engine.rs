@@ -470,11 +470,11 @@ fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Pack
 /// Returns an empty queue of packets with these delay lines, or without lines if there are many
 /// kinds of access link. The cost of a calendar is fixed; that of a tournament between lines grows
 /// with their number.
-fn event_queue(
+fn event_queue<T: Copy>(
     scenario: &Scenario,
     network: &NetworkState,
     lines: LineCounts,
-) -> EventQueue<PackedPacket> {
+) -> EventQueue<PackedPacket, T> {
     let rates = scenario.links.iter().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.tested_link().rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);

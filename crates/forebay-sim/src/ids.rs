@@ -85,18 +85,6 @@ impl StationId {
         StationId(u8::try_from(index).expect("a scenario has few enough links"))
     }
 
-    /// Returns the number as packets hold it.
-    #[inline(always)]
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-
-    /// Returns the station with this number.
-    #[inline(always)]
-    pub const fn of_number(number: u8) -> StationId {
-        StationId(number)
-    }
-
     /// Returns the index of the station.
     #[inline(always)]
     pub const fn index(self) -> usize {

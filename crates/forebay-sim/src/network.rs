@@ -16,9 +16,7 @@ use crate::external::Loss;
 use crate::ids::{FlowId, PairId, StationId};
 use crate::line::Wire;
 use crate::number::small;
-use crate::packet::{
-    traffic_number, BlocksAndHost, Flags, PackedPacket, Packet, NO_BLOCKS,
-};
+use crate::packet::{traffic_number, Flags, PackedPacket, Packet};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{stream, Script};
 
@@ -242,7 +240,7 @@ impl NetworkState {
                 });
                 let packet = &mut network.classes[index].packet;
                 *packet = Packet {
-                    blocks_and_host: BlocksAndHost::new(NO_BLOCKS, host_number(place)),
+                    host: host_number(place),
                     ..packet.unpack()
                 }
                 .pack();
@@ -437,12 +435,11 @@ impl NetworkState {
             packet: Packet {
                 flow: first,
                 seq: 0,
-                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+                host: 0,
                 bytes: small(traffic.packet.0),
                 connection: 0,
                 traffic_class: TrafficClass::new(traffic.dscp, ecn),
                 flags: Flags::of_udp(),
-                station: StationId::default(),
                 traffic: traffic_number(crate::number::count(index)),
             }
             .pack(),

@@ -2,13 +2,10 @@
 
 use forebay_aqm::{Ack, Ecn, TrafficClass};
 
-use crate::ids::{FlowId, StationId};
+use crate::ids::FlowId;
 
 /// Size of a SYN or an ACK without data on the wire, in bytes: the IP and TCP headers.
 pub const HEADER_BYTES: u16 = 40;
-
-/// The index of an ACK without options.
-pub const NO_BLOCKS: u32 = 0x00ff_ffff;
 
 /// A data packet or an ACK. Sequence numbers count packets; 0 is the SYN.
 #[derive(Clone, Copy, Debug)]
@@ -21,53 +18,19 @@ pub struct Packet {
     /// destination here, in 16 bits each. A packet of the caller, with [`Flags::external`], has the
     /// caller's number.
     pub seq: u32,
-    /// The index of an ACK's options, and the number of the host.
-    pub blocks_and_host: BlocksAndHost,
+    /// The number of the named host at both ends, from 1 on; 0 if the flow has its own hosts.
+    pub host: u8,
     /// Size on the wire.
     pub bytes: u16,
     /// Number of the flow's connection to which the packet belongs; packets of an earlier
-    /// connection are ignored.
+    /// connection are ignored. An ACK with options has it among them.
     pub connection: u16,
     /// DSCP and ECN field.
     pub traffic_class: TrafficClass,
     /// Flags of the headers and of the origin.
     pub flags: Flags,
-    /// The next station on the path.
-    pub station: StationId,
     /// The traffic of a data packet as [`traffic_number`] returns it; [`NO_TRAFFIC`] for an ACK.
     pub traffic: u8,
-}
-
-/// The index of an ACK's options in 24 bits, and the number of the host at both ends in 8 bits. A
-/// separate byte for the host would make a packet four bytes larger.
-#[derive(Clone, Copy, Debug)]
-pub struct BlocksAndHost(u32);
-
-impl BlocksAndHost {
-    /// Packs an index of at most [`NO_BLOCKS`] and the number of a named host, from 1 on; 0 if the
-    /// flow has its own hosts.
-    #[inline]
-    pub fn new(blocks: u32, host: u8) -> BlocksAndHost {
-        BlocksAndHost(blocks | u32::from(host) << 24)
-    }
-
-    /// Returns the value with another index of options and the same host.
-    #[inline]
-    pub fn with_blocks(self, blocks: u32) -> BlocksAndHost {
-        BlocksAndHost(blocks | self.0 & !NO_BLOCKS)
-    }
-
-    /// Returns the index of the options, or [`NO_BLOCKS`].
-    #[inline]
-    pub fn blocks(self) -> u32 {
-        self.0 & NO_BLOCKS
-    }
-
-    /// Returns the number of the host; 0 if the flow has its own hosts.
-    #[inline]
-    pub fn host(self) -> u8 {
-        self.0.to_be_bytes()[0]
-    }
 }
 
 /// The traffic number of packets that count for no traffic.
@@ -90,6 +53,8 @@ impl Flags {
     const HOSTS: u8 = 4;
     const ACK: u8 = 8;
     const PUSH: u8 = 16;
+    /// An ACK has options; data never has both of these flags.
+    const OPTIONS: u8 = Flags::ACK | Flags::PUSH;
     const EXTERNAL: u8 = 32;
     const FROM_SINK: u8 = 64;
     const BARE: u8 = 128;
@@ -155,7 +120,13 @@ impl Flags {
         Flags(Flags::UDP | Flags::EXTERNAL | if from_sink { Flags::FROM_SINK } else { 0 })
     }
 
-    /// Returns true if the caller sent the packet.
+    /// True for an ACK with options.
+    #[inline]
+    pub const fn options(self) -> bool {
+        self.0 & Flags::OPTIONS == Flags::OPTIONS
+    }
+
+    /// True if the caller sent the packet.
     #[inline]
     pub const fn external(self) -> bool {
         self.0 & Flags::EXTERNAL != 0
@@ -180,19 +151,21 @@ impl Flags {
     }
 }
 
-/// A packet as queues and delay lines hold it. Its fields share three words, so that a move from
-/// queue to queue copies words and not nine fields.
+/// A packet as queues and delay lines hold it. Its fields share two words, so that a packet is
+/// passed in registers, and a move from queue to queue copies words and not eight fields.
 #[derive(Clone, Copy)]
-#[repr(packed(4))]
 pub struct PackedPacket {
     /// The flow in the low 32 bits, and the number of the packet.
     flow_and_seq: u64,
-    /// From the low end: options and host in 32 bits, connection in 16, traffic class and flags in
-    /// 8 each.
+    /// From the low end: size in 16 bits, traffic in 8, connection in 16; host, traffic class and
+    /// flags in 8 each. An ACK with options has their index in the bits of traffic and connection.
     headers: u64,
-    /// From the low end: size in 16 bits, station and traffic in 8 each.
-    size_and_place: u32,
 }
+
+/// Position of the index of options in the second word.
+const OPTIONS_SHIFT: u32 = 16;
+/// Largest index of options.
+pub const MOST_OPTIONS: u32 = (1 << 24) - 1;
 
 impl Packet {
     /// Returns the packet as queues hold it.
@@ -200,13 +173,12 @@ impl Packet {
     pub fn pack(self) -> PackedPacket {
         PackedPacket {
             flow_and_seq: u64::from(self.flow.number()) | u64::from(self.seq) << 32,
-            headers: u64::from(self.blocks_and_host.0)
-                | u64::from(self.connection) << 32
+            headers: u64::from(self.bytes)
+                | u64::from(self.traffic) << 16
+                | u64::from(self.connection) << 24
+                | u64::from(self.host) << 40
                 | u64::from(self.traffic_class.0) << 48
                 | u64::from(self.flags.0) << 56,
-            size_and_place: u32::from(self.bytes)
-                | u32::from(self.station.number()) << 16
-                | u32::from(self.traffic) << 24,
         }
     }
 }
@@ -215,27 +187,47 @@ impl PackedPacket {
     /// Returns the flow, or the additional connection of a flow.
     #[inline(always)]
     pub fn flow(self) -> FlowId {
-        FlowId::of_number(self.flow_and_seq as u32)
+        FlowId::of_number(low_half(self.flow_and_seq))
     }
 
     /// Returns the packet with its fields.
     #[inline(always)]
     pub fn unpack(self) -> Packet {
-        let [_, _, _, _, connection_low, connection_high, traffic_class, flags] =
+        let [bytes_low, bytes_high, traffic, connection_low, connection_high, host, class, flags] =
             self.headers.to_le_bytes();
-        let [bytes_low, bytes_high, station, traffic] = self.size_and_place.to_le_bytes();
+        let flags = Flags(flags);
         Packet {
             flow: self.flow(),
-            seq: (self.flow_and_seq >> 32) as u32,
-            blocks_and_host: BlocksAndHost(self.headers as u32),
+            seq: low_half(self.flow_and_seq >> 32),
+            host,
             bytes: u16::from_le_bytes([bytes_low, bytes_high]),
             connection: u16::from_le_bytes([connection_low, connection_high]),
-            traffic_class: TrafficClass(traffic_class),
-            flags: Flags(flags),
-            station: StationId::of_number(station),
+            traffic_class: TrafficClass(class),
+            flags,
             traffic,
         }
     }
+
+    /// Returns this ACK with the options at `index`, which is at most [`MOST_OPTIONS`].
+    pub fn with_options(self, index: u32) -> PackedPacket {
+        debug_assert!(index <= MOST_OPTIONS, "the index of options has 24 bits");
+        let rest = self.headers & !(u64::from(MOST_OPTIONS) << OPTIONS_SHIFT);
+        let headers = rest | u64::from(index) << OPTIONS_SHIFT | u64::from(Flags::OPTIONS) << 56;
+        PackedPacket { headers, ..self }
+    }
+
+    /// Returns the index of the options of an ACK that has any.
+    pub fn options(self) -> Option<u32> {
+        let index = low_half(self.headers >> OPTIONS_SHIFT) & MOST_OPTIONS;
+        self.unpack().flags.options().then_some(index)
+    }
+}
+
+/// Returns the low 32 bits.
+#[inline(always)]
+fn low_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 impl forebay_aqm::Packet for PackedPacket {
@@ -261,21 +253,23 @@ impl forebay_aqm::Packet for PackedPacket {
             let number = |host: u32| CAPTURED | u64::from(host);
             return (number(packet.seq >> 16), number(packet.seq & 0xffff));
         }
-        let host = match packet.blocks_and_host.host() {
+        let host = match packet.host {
             0 => u64::from(packet.flow.number()),
             host => NAMED | u64::from(host),
         };
         (host, host)
     }
     fn traffic(&self) -> Option<u8> {
-        Some(self.unpack().traffic).filter(|traffic| *traffic != NO_TRAFFIC)
+        let packet = self.unpack();
+        let counts = packet.traffic != NO_TRAFFIC && !packet.flags.options();
+        counts.then_some(packet.traffic)
     }
     fn tcp(&self) -> bool {
         !self.unpack().flags.udp()
     }
     fn ack(&self) -> Option<Ack> {
         let packet = self.unpack();
-        let bare = packet.blocks_and_host.blocks() == NO_BLOCKS;
+        let bare = !packet.flags.options();
         (packet.flags.0 & Flags::ACK != 0).then_some(Ack {
             number: packet.seq,
             bare,
@@ -288,7 +282,11 @@ impl forebay_aqm::Packet for PackedPacket {
     fn clear_dscp(&mut self) {
         let packet = self.unpack();
         let traffic_class = TrafficClass::new(0, packet.traffic_class.ecn());
-        *self = Packet { traffic_class, ..packet }.pack();
+        *self = Packet {
+            traffic_class,
+            ..packet
+        }
+        .pack();
     }
     fn set_ce(&mut self) {
         let mut packet = self.unpack();
@@ -301,6 +299,6 @@ impl forebay_aqm::Packet for PackedPacket {
 mod tests {
     #[test]
     fn packets_stay_small() {
-        assert_eq!(std::mem::size_of::<super::PackedPacket>(), 20);
+        assert_eq!(std::mem::size_of::<super::PackedPacket>(), 16);
     }
 }

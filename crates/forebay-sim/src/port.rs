@@ -5,7 +5,7 @@ use forebay_trace::{Bottleneck, Settings};
 use forebay_units::{Rate, Span, Time};
 
 use crate::external::{Logged, QueueAction};
-use crate::packet::{PackedPacket, Packet, NO_BLOCKS};
+use crate::packet::{PackedPacket, Packet};
 use crate::steps::{Delay, LinkSteps};
 
 /// A queue with its link, and the propagation delay of the link.
@@ -167,10 +167,10 @@ pub struct PortDrops {
 
 impl Sink<PackedPacket> for PortDrops {
     fn dropped(&mut self, now: Time, packet: PackedPacket, why: DropReason, _class: u8) {
+        let options = packet.options();
         let packet = packet.unpack();
-        let blocks = packet.blocks_and_host.blocks();
-        if blocks != NO_BLOCKS {
-            self.blocks.push(blocks);
+        if let Some(index) = options {
+            self.blocks.push(index);
         } else if packet.flags.external() {
             self.external.push((now, packet, why));
             if let Some(log) = &mut self.log {

@@ -4,7 +4,7 @@ use forebay_aqm::TrafficClass;
 use forebay_units::Time;
 
 use crate::events::EventQueue;
-use crate::ids::FlowId;
+use crate::ids::{FlowId, StationId};
 use crate::network::Pair;
 use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES};
 use crate::tcp::TcpSegment;
@@ -18,14 +18,14 @@ pub struct Uplink<'a> {
     /// The hosts of the flow.
     pub pair: &'a mut Pair,
     /// The packets on their way to a station.
-    pub arrivals: &'a mut EventQueue<PackedPacket>,
+    pub arrivals: &'a mut EventQueue<PackedPacket, StationId>,
 }
 
 impl Uplink<'_> {
     /// Sends a segment of the connection with this number, and schedules its arrival at the first
     /// station.
     #[inline(always)]
-    pub fn send(&mut self, now: Time, connection: u16, segment: &TcpSegment) {
+    pub fn send(&mut self, now: Time, connection: u16, segment: TcpSegment) {
         let usual = self.usual.unpack();
         // The SYN and the ACK that ends the handshake consist of a header only.
         let syn = segment.seq == 0;
@@ -42,7 +42,6 @@ impl Uplink<'_> {
             flags: Flags::of_tcp(segment.cwr)
                 .with_push(segment.push)
                 .with_bare(segment.bare),
-            station: self.pair.data_enters,
             ..usual
         };
         // A packet whose access link becomes free at this very time counts as one that waited, as
@@ -52,7 +51,7 @@ impl Uplink<'_> {
             false => self.pair.prompt_line,
         };
         let at = (self.pair.wire).pass(&mut self.pair.data_up, now, bytes);
-        self.arrivals.push_on(usize::from(line), at, packet.pack());
+        (self.arrivals).push_on(usize::from(line), at, packet.pack(), self.pair.data_enters);
     }
 }
 
@@ -63,15 +62,13 @@ pub mod testing {
 
     use super::*;
     use crate::events::LineCounts;
-    use crate::ids::StationId;
     use crate::line::Wire;
-    use crate::packet::{BlocksAndHost, NO_BLOCKS};
 
     /// An access link that keeps the segments of a sender under test.
     pub struct TestLink {
         usual: PackedPacket,
         pair: Pair,
-        arrivals: EventQueue<PackedPacket>,
+        arrivals: EventQueue<PackedPacket, StationId>,
     }
 
     impl TestLink {
@@ -80,12 +77,11 @@ pub mod testing {
             let usual = Packet {
                 flow: FlowId::default(),
                 seq: 0,
-                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+                host: 0,
                 bytes: 1500,
                 connection: 0,
                 traffic_class: TrafficClass::new(0, Ecn::NotEct),
                 flags: Flags::default(),
-                station: StationId::default(),
                 traffic: 0,
             };
             TestLink {

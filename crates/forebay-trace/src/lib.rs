@@ -46,6 +46,7 @@
 mod applications;
 mod bottleneck;
 mod classes;
+mod delay_counts;
 mod digest;
 mod goodput;
 pub mod measures;

@@ -44,7 +44,8 @@ impl<T: Copy> Ring<T> {
         if position >= self.len() {
             return None;
         }
-        self.slots.get(self.slot(self.popped.wrapping_add(position)))
+        self.slots
+            .get(self.slot(self.popped.wrapping_add(position)))
     }
 
     /// Returns the first values that are contiguous in memory: at least one, unless the queue is

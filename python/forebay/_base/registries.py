@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 
 if TYPE_CHECKING:
     from forebay._native import LawEntry, ParamInfo, RegistryEntry, SenderEntry
@@ -39,7 +40,7 @@ def law(name: str) -> LawEntry:
         If there is no such law.
     """
     if name not in laws():
-        raise ParameterError("law", name, ", ".join(laws()))
+        raise ParameterError("law", name, one_of(laws(), name))
     return laws()[name]
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import polars as pl
 
-from forebay._base import quantities, statistics, words
+from forebay._base import quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
+from forebay._base.words import one_of
 from forebay.campaign.study_points import seed_counts
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_files import again
@@ -208,9 +209,8 @@ class Study:
         check_metrics(metrics)
         for axis in axes:
             if axis not in self.axes:
-                expected = ", ".join(self.axes) or "none, since the scenario has no sweep"
-                reason = words.hint(axis, self.axes).strip()
-                raise ParameterError("axis", axis, expected, reason=reason)
+                expected = one_of(self.axes, axis) if self.axes else "a scenario with a sweep"
+                raise ParameterError("axis", axis, expected)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
@@ -386,7 +386,7 @@ class Study:
         from forebay.campaign import study_page as page  # loads matplotlib
 
         if kind not in (kinds := get_args(StudyPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         keys = quantities.listed(axes) or self.varied
         if not keys or (kind == "heat" and len(keys) != 2):
             expected = "two axes" if kind == "heat" else "an axis"
@@ -396,7 +396,7 @@ class Study:
             metric = next((name for name, _ in usual), "delay_p95_s")
         if self.cells(metric, *keys).is_empty():
             valued = dict.fromkeys(name for name, _ in self.means(list(METRICS)))
-            expected = ", ".join(valued) or "a run that has ended"
+            expected = one_of(valued) if valued else "a run that has ended"
             raise ParameterError("metric", metric, expected, reason="no run has a value of it")
         if kind == "heat":
             return page.heat(self, metric, *keys)

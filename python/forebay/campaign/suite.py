@@ -21,6 +21,7 @@ from forebay._base.metrics import METRICS, MORE_IS_BETTER, check_metrics, with_i
 from forebay._base.publication import digest_of
 from forebay._base.registries import title_of
 from forebay._base.statistics import Best
+from forebay._base.words import one_of
 from forebay.campaign import suite_scenarios as scenarios
 from forebay.experiment import descriptions, engines, execution
 from forebay.experiment.table import EMPTY, Cell, RunTable
@@ -244,7 +245,7 @@ class Suite:
         from forebay.campaign import suite_page as page  # loads matplotlib
 
         if kind not in (kinds := get_args(SuitePicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         return page.overview_figure(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:
@@ -255,6 +256,7 @@ class Suite:
         return page.write(self, Path(out), "forebay.suite")
 
     def __str__(self) -> str:
+        """Return the tables that `forebay suite` prints."""
         from forebay._base.terminal_table import Column, RowGroup, printed, show
         from forebay.campaign import suite_page as page
 

@@ -1,10 +1,8 @@
 """Options of a command, declared by its signature and its docstring.
 
 A parameter is an option; one before `/` is an argument. The numpydoc section `Parameters` of the
-docstring has its metavariable, where a type usually stands, and its help:
+docstring has its metavariable, where a type usually stands, and its help::
 
-    Parameters
-    ----------
     page : FILE
         Write the comparison as Markdown.
 

@@ -235,7 +235,6 @@ def _show(result: Tuning, facts: dict[str, Any], commands: Sequence[str], *, exp
 
 def _show_choices(facts: dict[str, Any]) -> None:
     """Print a row for each choice."""
-
     from rich.text import Text
 
     from forebay._base.terminal_table import Column

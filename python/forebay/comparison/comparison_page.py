@@ -274,8 +274,10 @@ def write(
 
 @styled
 def differences(comparison: ResultComparison) -> Plot:
-    """Draw each difference as a share of A with its 95 % interval; metrics that are 0 in A are left
-    out."""
+    """Draw each difference as a share of A with its 95 % interval.
+
+    Metrics that are 0 in A are left out.
+    """
     lines = [line for line in comparison.differences if line.share == line.share]
     metrics = list(dict.fromkeys(line.metric for line in lines))
     figure, axes = one_panel(10, 1.2 + 0.45 * max(1, len(metrics)))

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from forebay._base import quantities, registries, words
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import LawModel, OperatingPoint
 from forebay.control import expected_queue, export
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
@@ -123,6 +124,7 @@ class RobustSetting:
         return None if self.loop is None else self.loop.margins.phase_deg
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the setting and its margins as JSON can hold them."""
         return {
             "sensitivity_peak": self.peak,
             "set": self.key and f"{self.key}={self.value}",
@@ -262,6 +264,7 @@ class Design:
 
     @property
     def margins(self) -> Margins | None:
+        """Margins of the loop; None without a loop."""
         return None if self.loop is None else self.loop.margins
 
     @property
@@ -427,7 +430,7 @@ class Design:
 
         kinds = get_args(LoopPicture)
         if kind not in kinds:
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         return loops.FIGURES[kind](self._queue_loop(), self.title)
 
     def report(self, out: str | os.PathLike[str]) -> list[Path]:
@@ -475,6 +478,7 @@ class Design:
         )
 
     def __str__(self) -> str:
+        """Return the law with its gains and margins in three lines."""
         margins = self.margins
         params = ", ".join(f"{name} = {value}" for name, value in self.params)
         verdict = "stable" if self.stable else "unstable"

@@ -1,5 +1,8 @@
-"""Samples of one queue at even intervals, from what is recorded: a run's or a link's Parquet, logs
-of `tc -s -j qdisc`, and scrapes of Prometheus text."""
+"""Samples of one queue at even intervals, read from records.
+
+Records are the Parquet files of a run or a link, logs of `tc -s -j qdisc`, and scrapes of
+Prometheus text.
+"""
 
 from __future__ import annotations
 
@@ -91,6 +94,7 @@ class QueueRecord:
 
     @property
     def duration_s(self) -> float:
+        """Duration of the record in seconds."""
         return self.interval_s * len(self.queue_pkts)
 
     @property

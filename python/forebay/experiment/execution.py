@@ -415,8 +415,9 @@ def _keys(plan: Plan) -> Iterator[Key]:
 
 
 def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
-    """Return the stored columns of each law at each point, by their indices; empty if nothing is
-    stored.
+    """Return the stored columns of each law at each point, by their indices.
+
+    The table is empty if nothing is stored.
     """
     from forebay.experiment import run_rows as rows  # loads polars
 

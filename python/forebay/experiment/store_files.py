@@ -338,8 +338,9 @@ class Remote:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn any error of a driver into `OSError` with the address: each driver has errors of its
-        own.
+        """Turn any error of a driver into `OSError` with the address.
+
+        Each driver has errors of its own.
         """
         try:
             yield
@@ -603,9 +604,11 @@ class Pending:
         self._written_s = time.monotonic()
 
     def __enter__(self) -> Self:
+        """Return the writer itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Write what is buffered."""
         self.flush()
 
     def tick(self) -> None:

@@ -103,7 +103,7 @@ def find(text: str) -> list[Entry]:
         "a key of a scenario, a parameter, an option, a law, a queue, a sender, a metric or the "
         "heading of a column"
     )
-    raise ParameterError("NAME", text, expected, reason=hint(key, names(), 3).strip())
+    raise ParameterError("NAME", text, f"{expected}{hint(key, names(), 3)}")
 
 
 def _heading(text: str) -> str:
@@ -178,7 +178,7 @@ def _keys() -> Iterator[Entry]:
             _facts(
                 ("unit", key["unit"]),
                 ("default", REQUIRED if key["required"] else key["default"] or ""),
-                ("allowed", key["allowed"]),
+                ("value", key["expected"]),
                 ("range", quantities.interval(key["min"], key["max"], key["unit"])),
             ),
             _set_example(part, kind, key["name"], key["default"]),

@@ -24,7 +24,7 @@ from forebay._base.metrics import with_interval
 from forebay._base.publication import publication, publish
 from forebay._base.publication import write as write_file
 from forebay._base.registries import baseline, title_of
-from forebay._base.words import in_figures
+from forebay._base.words import in_figures, one_of
 from forebay.control import pi_forms
 from forebay.control.pi_stabilising_set import SLOW
 from forebay.scenario import router
@@ -207,7 +207,7 @@ class Tuning:
         from forebay.tuning import figures
 
         if kind not in (kinds := get_args(TuningPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         if not (self.screened if kind == "trade" else self.tested):
             reason = "there are no runs to draw, since the tuning was interrupted"
             raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)
@@ -238,6 +238,7 @@ class Tuning:
         return folder / PAGE
 
     def __str__(self) -> str:
+        """Return the reasons in words, or the fields if nothing was screened."""
         return "\n\n".join(self.reasons()) if self.screened else repr(self)
 
     def _repr_html_(self) -> str:

@@ -174,8 +174,7 @@ class Region(Space):
         return self._target_pkts(point["target"], at)
 
     def moved(self, point: Point, share: float) -> dict[str, float] | None:
-        """Return the point at `share` of its set-point, with gains as fast, relative to the fastest
-        there.
+        """Return the point at `share` of its set-point, with gains of the same relative speed.
 
         Parameters
         ----------

@@ -67,7 +67,7 @@ def test_another_file_makes_other_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
-        (b"", 'found a first line that is no list\'s in "my.pcap", allowed: a capture'),
+        (b"", '"my.pcap" has a first line that is not the header of a list; expected a capture'),
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101), "without IP packets"),
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101) + b"x", "frame 1 cut off"),
         (b"time_s,size_bytes,flow\n2,9,a\n1,9,a\n", "1 s before the one ahead of it (line 3)"),

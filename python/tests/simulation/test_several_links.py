@@ -244,12 +244,12 @@ def test_traces_may_be_swept_and_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
-        (None, 'found "cell.down", allowed: a file that can be read'),
+        (None, '"cell.down" is not valid; expected a readable file'),
         ("", "without a time above 0"),
-        ("0\n5ms\n", 'found "5ms" in line 2 of "cell.down", allowed: a whole number of ms'),
-        ("3\n2\n", 'found "2" in line 2'),
-        ("folder", 'found "cell.down", allowed: a file that can be read'),
-        ("pipe", 'found "cell.down", allowed: a file that can be read'),
+        ("0\n5ms\n", '"5ms" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
+        ("3\n2\n", '"2" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
+        ("folder", '"cell.down" is not valid; expected a readable file'),
+        ("pipe", '"cell.down" is not valid; expected a readable file'),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "fluid"])
@@ -266,7 +266,7 @@ def test_a_bad_trace_is_one_line(
     path = one_link(tmp_path)
     done = cli(command, path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {path}:11: bottleneck.rate_trace: found ")
+    assert done.stderr.startswith(f'error: {path}:11: bottleneck.rate_trace: "')
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
     assert set(tmp_path.iterdir()) == before | {path}
@@ -274,7 +274,10 @@ def test_a_bad_trace_is_one_line(
 
 def test_the_fluid_model_refuses_a_trace(tmp_path: Path) -> None:
     (tmp_path / "cell.down").write_text("0\n1\n")
-    with pytest.raises(ScenarioError, match=r"links\.toml: bottleneck\.rate_trace: found a trace"):
+    with pytest.raises(
+        ScenarioError,
+        match=r"links\.toml: bottleneck\.rate_trace: the link has a trace; expected a ",
+    ):
         fluid.scenario(one_link(tmp_path))
 
 

@@ -99,7 +99,7 @@ def test_samples_fill_the_ranges_evenly(method: str) -> None:
         ('"bottleneck.rate" = "1..9Mbit/s log 1"', "2 to 10000 steps"),
         ('"bottleneck.rate" = "0..9Mbit/s log 3"', "above zero"),
         ('"bottleneck.rate" = "1ms..9Mbit/s log 3"', "two ends of one kind"),
-        ('"bottleneck.rate" = "fast"', "allowed: a list, or a range"),
+        ('"bottleneck.rate" = "fast"', "expected a list, or a range"),
         ('"bottleneck.speed" = "1..9Mbit/s log 3"', "a key that is not known"),
         ('points = "sobol 7"\n"bottleneck.rate" = "1..9Mbit/s"', "a power of 2"),
         ('points = "dice 8"\n"bottleneck.rate" = "1..9Mbit/s"', "sobol 256"),

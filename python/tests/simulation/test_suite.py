@@ -65,7 +65,9 @@ def test_a_suite_accepts_the_overrides_of_run() -> None:
         "law.pi.target=7p",
         "traffic.0.flows=2..4 3",
     ]
-    with pytest.raises(ScenarioError, match=r'traffic\.0\.flows: found "2\.\.4 3"'):
+    with pytest.raises(
+        ScenarioError, match=r'traffic\.0\.flows: "2\.\.4 3" is not valid; expected a whole number'
+    ):
         scenarios.plan(SETTINGS, FILES[:1], ["pi"], SETTINGS.link, 1, overrides)
     at = scenarios.link("20Mbit/s,50ms")
     (one,) = scenarios.plan(SETTINGS, FILES[:1], ["pi", "codel"], at, 1, overrides[:3])

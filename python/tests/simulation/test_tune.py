@@ -692,12 +692,12 @@ def test_an_interrupted_tuning_keeps_finished_tests(tmp_path: Path) -> None:
         ({"overrides": ["bottleneck.rate=1Mbit/s"]}, 'overrides: "bottleneck.rate" is not'),
         (
             {"overrides": ["bottleneck.colour=1"]},
-            "bottleneck.colour: found a key that is not known",
+            "bottleneck.colour: unknown key; expected one of rate, ",
         ),
         ({"gains": "rule"}, 'gains: "rule" is not valid; expected paper, auto'),
         ({"seeds": 0}, "seeds: 0 is not valid; expected"),
         ({"buffer": "2p"}, 'buffer: "2p" is not valid; expected at least "10p"'),
-        ({"packet": "20B"}, 'traffic.0.packet: found "20B", allowed: 40B'),
+        ({"packet": "20B"}, 'traffic.0.packet: "20B" is not valid; expected a value from 40B'),
     ],
 )
 def test_bad_input_is_one_line(options: dict[str, object], found: str) -> None:

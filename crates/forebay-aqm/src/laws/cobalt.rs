@@ -108,11 +108,12 @@ impl LinuxQdisc for CobaltParams {
         let micros = (self.interval.as_nanos() + 500) / 1000;
         let target = SetPoint::Delay(Span::from_micros((micros / 20).max(1)));
         if self.target != target {
-            let allowed = format!("\"{target}\", a twentieth of the interval, in Linux's cake");
+            let expected =
+                format!("\"{target}\", which is a twentieth of the interval, as in Linux's cake");
             return Err(ParamError::new(
                 "target",
                 format!("\"{}\"", self.target),
-                allowed,
+                expected,
             ));
         }
         tc.time("rtt", "interval", self.interval);

@@ -15,8 +15,8 @@ pub fn external(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: ExternalKeys = section.read()?;
     for key in ["start", "stop"] {
         if let Some(entry) = section.table.entry(key) {
-            let allowed = "no such key here: the program that sends starts and stops by itself";
-            return Err(section.fault(key, entry.node.to_value(), allowed));
+            let expected = format!("no {key}, since the program that sends determines it");
+            return Err(section.fault(key, entry.node.to_value(), expected));
         }
     }
     Ok(TrafficKind::External(External { loss: keys.loss.0 }))

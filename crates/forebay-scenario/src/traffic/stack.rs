@@ -36,7 +36,7 @@ pub fn expanded<'a>(section: &Section<'a>, spec: &TrafficSpec) -> Result<Cow<'a,
     };
     let value = entry.node.to_value();
     let stack = Stack::from_value(&value)
-        .map_err(|allowed| section.fault("stack", value.clone(), allowed))?;
+        .map_err(|expected| section.fault("stack", value.clone(), expected))?;
     let mut table = section.table.clone();
     if stack == Stack::Linux {
         for (key, value) in linux() {

@@ -161,10 +161,10 @@ impl Hosts {
                     bytes: coming.bytes,
                     traffic_class: coming.class,
                     flags,
-                    station,
                     ..packet
                 }
                 .pack(),
+                station,
             );
         });
         agenda.links_by(earliest + *lookahead);
@@ -182,12 +182,11 @@ impl Hosts {
                 Some(calls) => calls.sent(flow.offset_from(class.first), now),
                 None => 0,
             },
-            station: self.network.pairs[at.pair.index()].data_enters,
             ..class.packet.unpack()
         };
         let pair = &mut self.network.pairs[at.pair.index()];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.arrivals.push(arrives, packet.pack());
+        (self.arrivals).push(arrives, packet.pack(), pair.data_enters);
         self.agenda.links_by(arrives + self.lookahead);
     }
 }

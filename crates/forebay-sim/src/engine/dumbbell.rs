@@ -40,8 +40,8 @@ impl WayBack {
     /// Schedules the arrival of an ACK at the line back.
     #[inline(always)]
     fn enter(&mut self, agenda: &mut Agenda, ack: Returning) {
-        let Returning { at, class, ack } = ack;
-        self.returning.push_on(class, at, ack.pack());
+        let Returning { at, class, ack, .. } = ack;
+        self.returning.push_on(class, at, ack, ());
         if self.in_order.is_none() {
             agenda.line_back_by(at + self.lookahead);
         }
@@ -125,12 +125,12 @@ impl Topology for Dumbbell {
         let Dumbbell { port, back, .. } = self;
         let (mut far_end, arrivals) = hosts.split();
         arrivals.take_before(arrivals_before, |now, packet, coming| {
+            if let Some(coming) = coming {
+                far_end.prefetch(coming.flow());
+            }
             // A departure comes before an arrival of the same time.
             while port.due() <= now {
                 send_next(port, back, &mut far_end);
-            }
-            if let Some(coming) = coming {
-                far_end.prefetch(coming.flow());
             }
             if port.arrive(now, *packet) {
                 send_at_once(port, back, &mut far_end, now);
@@ -207,7 +207,7 @@ impl Dumbbell {
             let route = routes[ack.flow().index()];
             let pair = &mut pairs[route.pair.index()];
             let at = pair.wire.pass_ack(&mut pair.ack_down, at);
-            acks.push_on(usize::from(pair.class), at, *ack);
+            acks.push_on(usize::from(pair.class), at, *ack, ());
             if let Some(coming) = coming {
                 prefetch(&pairs[routes[coming.flow().index()].pair.index()]);
             }

@@ -26,10 +26,6 @@ impl Hosts {
             bytes: sent.bytes,
             traffic_class: TrafficClass::new(usual.traffic_class.dscp(), sent.ecn),
             flags: Flags::of_external(from_sink),
-            station: match from_sink {
-                true => pair.ack_enters,
-                false => pair.data_enters,
-            },
             traffic: match from_sink {
                 true => NO_TRAFFIC,
                 false => usual.traffic,
@@ -50,7 +46,11 @@ impl Hosts {
                 (at, if waited { late } else { prompt })
             }
         };
-        self.arrivals.push_on(line, at, packet.pack());
+        let enters = match from_sink {
+            true => pair.ack_enters,
+            false => pair.data_enters,
+        };
+        self.arrivals.push_on(line, at, packet.pack(), enters);
         self.agenda.links_by(at + self.lookahead);
     }
 }

@@ -9,13 +9,13 @@ use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::external::PendingOutcomes;
-use crate::ids::FlowId;
-use crate::network::{NetworkState, Pair, TcpTraffic, TrafficState};
+use crate::ids::{FlowId, StationId};
+use crate::network::{NetworkState, Pair, TcpTraffic};
 use crate::number::count;
-use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
+use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES, NO_TRAFFIC};
 use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
-use crate::tcp::{Receiver, Reply, SenderStep, Senders, StepOutcome};
+use crate::tcp::{Config, Receiver, Reply, SenderStep, Senders, StepOutcome};
 use crate::uplink::Uplink;
 
 /// A timer of a flow or of a traffic. With many flows there are more alarms than packets, so that
@@ -43,7 +43,9 @@ pub struct Returning {
     /// The kind of the access link.
     pub class: usize,
     /// The ACK.
-    pub ack: Packet,
+    pub ack: PackedPacket,
+    /// That station.
+    pub enters: StationId,
 }
 
 /// The state outside of the shared links: hosts, access links, timers and packets on their way to a
@@ -52,7 +54,7 @@ pub struct Hosts {
     /// The hosts, routes and flows.
     pub network: NetworkState,
     /// Packets on their way to the next station.
-    pub arrivals: EventQueue<PackedPacket>,
+    pub arrivals: EventQueue<PackedPacket, StationId>,
     /// Number of late delay lines in `arrivals`: first one for each kind of access link, then those
     /// of packets that come from a station.
     pub late_lines: usize,
@@ -116,15 +118,10 @@ impl FarEnd<'_> {
         let receiver = &mut receivers[packet.flow.index()];
 
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
-        // A delayed ACK that is due before this packet arrives is sent first.
-        if receiver.ack_due < now {
-            let due = receiver.take_due();
-            let ack = send_ack(due, packet.flow, receiver, class, pair, self.blocks);
-            enter(self.agenda, ack);
-        }
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(TcpTraffic { config, .. }) = &class.tcp else {
             if let Some(air) = &mut class.external {
+                let packet = sent.packet.unpack();
                 let fate = air.fate(&packet);
                 self.external.push(now, packet, fate);
                 if fate.is_err() {
@@ -142,12 +139,19 @@ impl FarEnd<'_> {
             }
             return None;
         };
-        if receiver.ends_run(&packet, &config.acks) {
-            receiver.end_compression();
-            let ack = send_ack(now, packet.flow, receiver, class, pair, self.blocks);
+        let usual = class.packet;
+        // A delayed ACK that is due before this packet arrives is sent first.
+        if receiver.ack_due < now {
+            let due = receiver.take_due();
+            let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
             enter(self.agenda, ack);
         }
-        let (reply, delivered) = receiver.receive(now, &packet, &config.acks);
+        if receiver.ends_run(&packet, &config.acks) {
+            receiver.end_compression();
+            let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
+            enter(self.agenda, ack);
+        }
+        let (reply, delivered) = receiver.receive(now, sent.packet, &config.acks);
         let bytes = u64::from(delivered) * u64::from(config.payload_bytes);
         receiver.count(bytes, counted);
         match reply {
@@ -155,7 +159,8 @@ impl FarEnd<'_> {
                 now,
                 packet.flow,
                 receiver,
-                class,
+                config,
+                usual,
                 pair,
                 self.blocks,
             )),
@@ -174,7 +179,7 @@ impl Hosts {
     /// Splits the hosts into the far end, which takes packets behind their last link, and the queue
     /// of arrivals at stations.
     #[inline(always)]
-    pub fn split(&mut self) -> (FarEnd<'_>, &mut EventQueue<PackedPacket>) {
+    pub fn split(&mut self) -> (FarEnd<'_>, &mut EventQueue<PackedPacket, StationId>) {
         let far_end = FarEnd {
             network: &mut self.network,
             alarms: &mut self.alarms,
@@ -213,10 +218,18 @@ impl Hosts {
         let pair = &mut network.pairs[route.pair.index()];
         let class = &network.classes[route.class as usize];
         let receiver = &mut network.receivers[flow.index()];
-        (receiver.ack_due == now).then(|| {
-            receiver.take_due();
-            send_ack(now, flow, receiver, class, pair, &mut self.blocks)
-        })
+        let TcpTraffic { config, .. } = class.tcp.as_ref().filter(|_| receiver.ack_due == now)?;
+        receiver.take_due();
+        let blocks = &mut self.blocks;
+        Some(send_ack(
+            now,
+            flow,
+            receiver,
+            config,
+            class.packet,
+            pair,
+            blocks,
+        ))
     }
 
     /// Delivers an ACK to its sender, and prefetches the state for the later ACK `coming`.
@@ -226,8 +239,8 @@ impl Hosts {
             prefetch(self.network.pair_of(coming.flow()));
             self.network.prefetch_sender(coming.flow());
         }
-        if ack.unpack().blocks_and_host.blocks() != NO_BLOCKS {
-            return self.take_ack_with_options(now, ack);
+        if let Some(index) = ack.options() {
+            return self.take_ack_with_options(now, ack, index);
         }
         self.step(now, ack.flow(), |senders, index, step| {
             senders.on_ack(index, ack, None, step)
@@ -236,8 +249,8 @@ impl Hosts {
 
     /// Delivers an ACK with SACK blocks or a count of marks to its sender.
     #[inline(never)]
-    fn take_ack_with_options(&mut self, now: Time, ack: &PackedPacket) {
-        let options = self.blocks.take(ack.unpack().blocks_and_host.blocks());
+    fn take_ack_with_options(&mut self, now: Time, ack: &PackedPacket, index: u32) {
+        let options = self.blocks.take(index);
         self.step(now, ack.flow(), |senders, index, step| {
             senders.on_ack(index, ack, Some(&options), step)
         });
@@ -245,6 +258,15 @@ impl Hosts {
 
     /// Lets the flow's sender check its retransmission timer.
     pub fn check_timer(&mut self, now: Time, flow: FlowId) {
+        let (class, sender) = self.network.class_of(flow);
+        let early = (class.tcp.as_mut()).and_then(|tcp| tcp.senders.early_timer(sender, now));
+        if let Some(due) = early {
+            if due != Time::NEVER {
+                self.alarms.push(due, Alarm::Retransmit(flow));
+                self.agenda.alarm_by(due);
+            }
+            return;
+        }
         self.step(now, flow, |senders, index, step| {
             senders.on_timer(index, step)
         });
@@ -354,39 +376,39 @@ pub fn take_acks(acks: &mut EventQueue<PackedPacket>, hosts: &mut Hosts, most: u
     taken
 }
 
-/// Returns the ACK that the receiver sends at `now`, behind its access link.
+/// Returns the ACK that the receiver sends at `now`, behind its access link. `usual` is the template
+/// of the traffic's packets.
 #[inline(always)]
 fn send_ack(
     now: Time,
     flow: FlowId,
     receiver: &Receiver,
-    class: &TrafficState,
+    config: &Config,
+    usual: PackedPacket,
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
-    let usual = class.packet.unpack();
-    let blocks_and_host = match class.tcp.as_ref().map(|tcp| &tcp.config) {
-        Some(config) if config.sack || config.counts_marks => {
-            let held = if config.sack { receiver.blocks() } else { &[] };
-            let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
-            let index = blocks.put(held, ce_pkts);
-            usual.blocks_and_host.with_blocks(index)
+    let mut ack = Packet {
+        flow,
+        seq: receiver.next(),
+        bytes: HEADER_BYTES,
+        connection: receiver.connection(),
+        flags: Flags::of_ack(receiver.echo()),
+        traffic: NO_TRAFFIC,
+        ..usual.unpack()
+    }
+    .pack();
+    if config.sack || config.counts_marks {
+        let held = if config.sack { receiver.blocks() } else { &[] };
+        let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
+        if let Some(index) = blocks.put(held, ce_pkts, receiver.connection()) {
+            ack = ack.with_options(index);
         }
-        _ => usual.blocks_and_host,
-    };
+    }
     Returning {
         at: pair.wire.pass_ack(&mut pair.ack_up, now),
         class: usize::from(pair.class),
-        ack: Packet {
-            flow,
-            seq: receiver.next(),
-            blocks_and_host,
-            bytes: HEADER_BYTES,
-            connection: receiver.connection(),
-            flags: Flags::of_ack(receiver.echo()),
-            station: pair.ack_enters,
-            traffic: NO_TRAFFIC,
-            ..usual
-        },
+        ack,
+        enters: pair.ack_enters,
     }
 }

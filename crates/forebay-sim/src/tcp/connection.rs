@@ -93,7 +93,7 @@ pub struct SenderStep<'a> {
 impl SenderStep<'_> {
     /// Sends a segment of a connection.
     #[inline(always)]
-    pub fn send(&mut self, connection: &Connection, segment: &TcpSegment) {
+    pub fn send(&mut self, connection: &Connection, segment: TcpSegment) {
         self.link.send(self.now, connection.number, segment);
         self.sent_pkts += 1;
     }

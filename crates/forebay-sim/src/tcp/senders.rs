@@ -87,6 +87,11 @@ pub trait Senders: Send {
         step: &mut SenderStep,
     ) -> StepOutcome;
 
+    /// Answers an event for the timer at `now` that is early or stale, as most are: returns the
+    /// time at which the timer needs its next event, or [`Time::NEVER`] if it needs none. Returns
+    /// `None` if the sender must handle the event in [`on_timer`](Senders::on_timer).
+    fn early_timer(&mut self, index: u32, now: Time) -> Option<Time>;
+
     /// An event for the timer has come; it may be early, or stale.
     fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
 
@@ -173,7 +178,8 @@ impl<S: TcpSender> Senders for List<S> {
             let connection = sender.connection();
             let packet = ack.unpack();
             // The ACK belongs to an earlier connection.
-            if packet.connection != connection.number {
+            let number = options.map_or(packet.connection, |options| options.connection);
+            if number != connection.number {
                 return;
             }
             let mut ack = Ack {
@@ -187,6 +193,22 @@ impl<S: TcpSender> Senders for List<S> {
             }
             sender.on_ack(&ack, step);
         })
+    }
+
+    fn early_timer(&mut self, index: u32, now: Time) -> Option<Time> {
+        let connection = self.0[index as usize].connection();
+        if connection.una == connection.limit {
+            return None;
+        }
+        // An earlier event has replaced this one.
+        if connection.timer_event != now {
+            return Some(Time::NEVER);
+        }
+        if connection.timer_due <= now {
+            return None;
+        }
+        connection.timer_event = connection.timer_due;
+        Some(connection.timer_due)
     }
 
     fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome {

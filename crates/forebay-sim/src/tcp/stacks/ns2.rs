@@ -343,7 +343,7 @@ impl<C: CongestionControl> Agent<C> {
                 _ => step.config.ect,
             },
         };
-        step.send(connection, &segment);
+        step.send(connection, segment);
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
             if self.timed.is_none() {

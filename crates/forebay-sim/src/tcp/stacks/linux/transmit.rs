@@ -237,7 +237,7 @@ impl<C: CongestionControl> Linux<C> {
                 false => self.ect,
             },
         };
-        step.send(&self.connection, &segment);
+        step.send(&self.connection, segment);
         self.connection.next += 1;
         self.connection.max_sent = self.connection.next;
     }
@@ -256,7 +256,7 @@ impl<C: CongestionControl> Linux<C> {
                 false => Ecn::NotEct,
             },
         };
-        step.send(&self.connection, &segment);
+        step.send(&self.connection, segment);
     }
 
     /// Retransmits a packet, usually without ECT (RFC 3168 section 6.1.5).
@@ -277,7 +277,7 @@ impl<C: CongestionControl> Linux<C> {
                 false => Ecn::NotEct,
             },
         };
-        step.send(&self.connection, &segment);
+        step.send(&self.connection, segment);
         step.resent_pkts += 1;
         self.pace(1, seq, step);
     }
