@@ -148,7 +148,9 @@ def _winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plo
     axes.set_xlabel(_title(study, x))
     axes.set_ylabel(_title(study, y))
     used = sorted(set(best["number"]))
-    handles = [Patch(color=COLOURS[i % len(COLOURS)], alpha=0.75, label=title_of(laws[i])) for i in used]
+    handles = [
+        Patch(color=COLOURS[i % len(COLOURS)], alpha=0.75, label=title_of(laws[i])) for i in used
+    ]
     hatched: dict[str, Any] = {"facecolor": "white", "edgecolor": "#444444", "hatch": "////"}
     handles.append(Patch(label="may be chance", **hatched))
     figure.legend(handles=handles, loc="outside right upper")
