@@ -520,13 +520,13 @@ pub fn unknown_key<'a>(key: &str, declared: impl Iterator<Item = &'a str>) -> Pa
 /// use forebay_units::one_of;
 ///
 /// assert_eq!(one_of(&["pi", "red"], "rde"), "one of pi, red (did you mean \"red\"?)");
-/// assert_eq!(one_of(&["pi"], ""), "pi");
+/// assert_eq!(one_of(&["pi"], "po"), "pi");
 /// ```
 pub fn one_of(names: &[&str], word: &str) -> String {
-    let list = match names {
-        [name] => (*name).to_owned(),
-        names => format!("one of {}", names.join(", ")),
-    };
+    if let [name] = names {
+        return (*name).to_owned();
+    }
+    let list = format!("one of {}", names.join(", "));
     match nearest(word, names) {
         Some(near) if near != word => format!("{list} (did you mean {near:?}?)"),
         _ => list,
