@@ -46,7 +46,7 @@ pub struct CSettings {
     pub packet: *const c_char,
     /// The seed of the law's random numbers.
     pub seed: u64,
-    /// Whether ECN-capable packets are marked rather than dropped: a `bool` of C. It is a number
+    /// True if ECN-capable packets are marked rather than dropped: a `bool` of C. It is a number
     /// here, because uninitialised memory of C may have values other than 0 and 1.
     pub ecn: u8,
 }
@@ -69,7 +69,7 @@ pub struct CPacket {
     pub ecn: u8,
     /// The DSCP, from 0 to 63.
     pub dscp: u8,
-    /// Whether the packet is not TCP: a `bool` of C, as [`CSettings::ecn`] is.
+    /// True if the packet is not TCP: a `bool` of C, as [`CSettings::ecn`] is.
     pub not_tcp: u8,
 }
 
@@ -87,7 +87,7 @@ pub struct CDeparture {
     pub ecn: u8,
     /// The number of the packet's class.
     pub class_number: u8,
-    /// Whether the queue marked the packet.
+    /// True if the queue marked the packet.
     pub marked: bool,
 }
 

@@ -80,7 +80,7 @@ pub struct Settings<'a> {
     pub buffer: &'a str,
     /// The usual packet size; the default is 1500 bytes.
     pub packet: Option<&'a str>,
-    /// Whether ECN-capable packets are marked with CE where others are dropped.
+    /// True if ECN-capable packets are marked with CE where others are dropped.
     pub ecn: bool,
     /// The seed of the law's random numbers.
     pub seed: u64,

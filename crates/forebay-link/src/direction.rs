@@ -63,7 +63,7 @@ pub struct Direction {
     rng: Rng,
     /// Bits sent since the last packet was put into a lane.
     link_bits: u64,
-    /// Whether the link was idle before the next packet.
+    /// True if the link was idle before the next packet.
     after_idle: bool,
     /// The flows of this direction.
     pub flows: Flows,

@@ -22,7 +22,7 @@ pub struct DirectionSettings {
     pub path: Path,
     /// The size of the buffer.
     pub buffer: Buffer,
-    /// Whether ECN-capable packets are marked with CE where others are dropped.
+    /// True if ECN-capable packets are marked with CE where others are dropped.
     pub ecn: bool,
     /// The law with its parameters, and its discipline.
     pub law: LawChoice,
@@ -74,7 +74,7 @@ pub struct Settings {
     pub device: DeviceKind,
     /// The MTU of the devices, in bytes.
     pub mtu: u32,
-    /// Whether the kernel hands over up to 64 KiB of a flow at a time (GSO).
+    /// True if the kernel hands over up to 64 KiB of a flow at a time (GSO).
     pub super_packets: bool,
     /// The seed of the random numbers of laws and losses.
     pub seed: u64,

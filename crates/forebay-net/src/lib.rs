@@ -139,7 +139,7 @@ pub struct Delivered<P> {
     pub to: End,
     /// The ECN field on arrival: [`Ecn::Ce`] where a queue has marked the packet.
     pub ecn: Ecn,
-    /// As it was sent.
+    /// The payload as it was sent.
     pub payload: P,
 }
 
@@ -154,7 +154,7 @@ pub struct Lost<P> {
     pub from: End,
     /// The reason of the loss.
     pub why: Loss,
-    /// As it was sent.
+    /// The payload as it was sent.
     pub payload: P,
 }
 
@@ -165,7 +165,7 @@ pub enum Event<P> {
     Delivered(Delivered<P>),
     /// A packet was lost. A transport must not use this event; a test may.
     Lost(Lost<P>),
-    /// No packet was delivered or lost up to this time, which is the one that was polled for.
+    /// The time that was polled for; no packet was delivered or lost up to it.
     Time(Time),
     /// The scenario has ended at this time. All later polls return this event.
     End(Time),

@@ -58,7 +58,7 @@ pub struct Arrival {
     pub bytes: u16,
     /// The traffic class: DSCP and ECN field.
     pub class: TrafficClass,
-    /// Whether TCP carries it.
+    /// True if TCP carries it.
     pub tcp: bool,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct FilePacket {
     pub header_bytes: u32,
     /// The traffic class.
     pub class: TrafficClass,
-    /// Whether the packet is TCP.
+    /// True if the packet is TCP.
     pub tcp: bool,
 }
 

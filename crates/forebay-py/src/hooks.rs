@@ -28,9 +28,9 @@ pub struct Queue {
     limit_packets: Option<u32>,
     /// Rate of the link, as it is now.
     rate_bps: u64,
-    /// How long the packet at the head has waited; 0 where there is none.
+    /// Time for which the packet at the head has waited; 0 if the queue is empty.
     head_age_s: f64,
-    /// How long the link has had nothing to send; None while it is busy.
+    /// Time for which the link has been idle; None while it is busy.
     idle_s: Option<f64>,
 }
 
@@ -66,11 +66,11 @@ pub struct Packet {
     flow: u64,
     /// "not-ect", "ect0", "ect1" or "ce" (RFC 3168).
     ecn: &'static str,
-    /// Whether a mark can reach it; otherwise the verdict "mark" drops it.
+    /// True if the packet can be marked; otherwise the verdict "mark" drops it.
     marks: bool,
-    /// Whether TCP carries it.
+    /// True if the packet is TCP.
     tcp: bool,
-    /// How long it has waited; 0 on arrival.
+    /// Time for which the packet has waited; 0 on arrival.
     sojourn_s: f64,
 }
 
@@ -235,7 +235,7 @@ fn interval(value: &Bound<PyAny>) -> Result<Span, ParamError> {
         })
 }
 
-/// A number in [0, 1]; a flag is none.
+/// Returns a number in [0, 1]; a flag is none.
 fn probability(value: &Bound<PyAny>) -> Option<f64> {
     if value.is_instance_of::<PyBool>() {
         return None;
@@ -298,7 +298,7 @@ impl Ticking for PyLaw {
         }
     }
 
-    /// What a class keeps is not known here.
+    /// Returns None, since the state of a law in Python is not known here.
     fn state(&self) -> Option<State> {
         None
     }

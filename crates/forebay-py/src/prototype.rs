@@ -25,7 +25,7 @@ struct Described<'py> {
     label: String,
     source: String,
     params: Vec<Parameter<'py>>,
-    /// What it has that a scenario cannot set, such as its set-point.
+    /// Attributes of the law that a scenario cannot set, such as its set-point.
     constants: Vec<(String, String)>,
     made: Bound<'py, PyAny>,
 }
@@ -36,7 +36,7 @@ struct Parameter<'py> {
     name: String,
     unit: String,
     shape: String,
-    /// As a scenario writes it; None where it must be given.
+    /// The default as a scenario writes it; None if the parameter is required.
     default: Option<Bound<'py, PyAny>>,
     low: f64,
     high: f64,
@@ -161,7 +161,7 @@ struct Plain {
     value: Value,
 }
 
-/// In the base unit: seconds, packets, bit/s or bytes.
+/// Returns a value in the base unit: seconds, packets, bit/s or bytes.
 fn plain(spec: &ParamSpec, given: &Value) -> Result<Plain, ParamError> {
     fn read<T: ParamType>(
         spec: &ParamSpec,

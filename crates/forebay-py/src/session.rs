@@ -19,17 +19,17 @@ use crate::hooks::detached;
 pub struct Step {
     /// Its end.
     time_s: f64,
-    /// At its end, without the packet being sent.
+    /// The queue at the end of the step, without the packet that is being sent.
     queue_pkts: u32,
     queue_bytes: u64,
     arrivals: u32,
-    /// Of all kinds: by the law, and where the buffer was full.
+    /// Packets dropped by the law and by the full buffer.
     drops: u32,
     marks: u32,
     departed_bytes: u64,
-    /// What the link could have carried.
+    /// Bits that the link could have carried.
     capacity_bits: f64,
-    /// In-order bytes that receivers handed to their applications.
+    /// Bytes that receivers delivered in order to their applications.
     delivered_bytes: u64,
     /// The law's probability at the end; NaN for a law without one.
     p: f64,
@@ -38,7 +38,7 @@ pub struct Step {
 /// One run of a scenario's first point, which waits after each sample.
 #[pyclass(module = "forebay._native")]
 pub struct Session {
-    /// In a lock for Python, which may share the object between threads.
+    /// The simulation, in a lock because Python may share the object between threads.
     simulation: Mutex<Option<Simulation>>,
     over: bool,
     scenario: Arc<Scenario>,
@@ -64,13 +64,13 @@ pub struct Session {
 
 #[pymethods]
 impl Session {
-    /// The set-point in packets at the link's first rate; None without one.
+    /// Returns the set-point in packets at the link's first rate; None without one.
     #[getter]
     fn target_pkts(&self) -> Option<f64> {
         self.target_pkts
     }
 
-    /// Whether the run is at its end.
+    /// True if the run has ended.
     #[getter]
     fn done(&self) -> bool {
         self.over || self.now + self.scenario.sample > self.end()
@@ -184,7 +184,7 @@ impl Steering {
 }
 
 impl Session {
-    /// A run of the first law at `point`, or of one that Python steers.
+    /// Returns a run of the first law at `point`, or of one that Python steers.
     pub fn of(point: &Point, seed: u64, steering: Option<Steering>) -> PyResult<Session> {
         let choice = &point.laws[0];
         let scenario = Arc::new(point.scenario.clone());
@@ -230,7 +230,8 @@ impl Session {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The simulation, to be put back: where a law in Python fails, the run is over.
+    /// Takes the simulation, which the caller puts back unless a law in Python fails and the run is
+    /// over.
     fn take(&mut self) -> PyResult<Simulation> {
         self.over = true;
         let over = || PyRuntimeError::new_err("the run is at its end");

@@ -16,7 +16,7 @@ record! {
         qdisc: String,
         /// It with its words, as after `tc qdisc add dev DEVICE root`.
         text: String,
-        /// What it has otherwise than asked for: key, what was asked, what it takes.
+        /// The parameters that the qdisc rounds: key, requested value, value in the kernel.
         rounded: Vec<(String, String, String)>,
     }
 }

@@ -30,7 +30,7 @@ pub fn changeable() -> String {
     all.join(", ")
 }
 
-/// The changes in order of time.
+/// Returns the changes in order of time.
 ///
 /// # Errors
 /// A time outside the run, or a key that cannot change.
@@ -102,7 +102,8 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
     }
 }
 
-/// Whether a traffic's number of flows is a key. One of no kind is told of elsewhere.
+/// Returns true if the kind of a traffic has the key `flows`. An unknown kind is reported
+/// elsewhere.
 fn counts_flows(document: &Document, traffic: usize) -> bool {
     let section = Section {
         table: &document.traffic[traffic],

@@ -15,15 +15,15 @@ params! {
         /// Congestion control of every flow, in place of its `tcp`: a name that the guest's kernel
         /// has, such as "prague" in a tree that brings it.
         tcp: Maybe<Algorithm> = Maybe(None);
-        /// Whether senders hand segments of several packets to their device, which cuts them (GSO),
-        /// and receivers join what comes at one time (GRO). The queue sees packets either way, but
-        /// with "all" no device cuts them (TSO), and a queue of the kernel's sees segments.
+        /// Offloads of the hosts' devices: with true, devices cut senders' segments into packets (GSO)
+        /// and join packets that arrive together (GRO), and the queue holds packets; with "all",
+        /// segments are not cut (TSO), and a queue of the kernel holds whole segments.
         offloads: Offloads = Offloads::Off;
-        /// What holds the link to its rate, over a queue of the kernel's that has no rate of its own:
-        /// tbf keeps the packet that is being sent, htb lets it go where its transmission begins.
+        /// The qdisc that shapes the link, above a queue of the kernel that has no rate of its own:
+        /// tbf holds a packet until the end of its transmission, htb releases it at the beginning.
         shaper: Shaper = Shaper::Tbf;
         /// Settings of every host, under its namespace: `{ "net.ipv4.tcp_rmem" = "4096 131072
-        /// 6291456" }`. They come after those of Forebay.
+        /// 6291456" }`. They override those of Forebay.
         sysctls: Sysctls = Sysctls(Vec::new());
         /// Keep the headers of every packet at the bottleneck: `pcap/LAW-SEED.pcapng` of the result,
         /// with a comment where it was dropped or marked.

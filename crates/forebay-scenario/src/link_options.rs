@@ -84,7 +84,7 @@ pub struct DirectionChoice {
     pub options: DirectionOptions,
     /// The law in its queue.
     pub law: LawChoice,
-    /// In place of a rate.
+    /// A rate trace in place of a constant rate.
     pub trace: Option<Arc<RateTrace>>,
 }
 
@@ -102,9 +102,9 @@ pub struct LinkOptions {
 /// An option of `forebay link`, for help and signatures.
 #[derive(Clone, Debug)]
 pub struct LinkOption {
-    /// With underscores: "rate_up".
+    /// The name with underscores, such as "rate_up".
     pub name: String,
-    /// What help calls its value: "RATE".
+    /// The metavariable of the value in the help, such as "RATE".
     pub placeholder: &'static str,
     /// The shape of its value.
     pub shape: Shape,
@@ -119,15 +119,15 @@ pub struct LinkOption {
 /// The group of an option in help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionGroup {
-    /// Of both directions.
+    /// Options of both directions.
     Link,
-    /// Of the direction from client to server, where it differs.
+    /// Options of the direction from client to server, where it differs.
     Up,
-    /// Of the run.
+    /// Options of the run.
     Run,
 }
 
-/// Every option, in the order of help.
+/// Returns every option, in the order of help.
 pub fn link_options() -> Vec<LinkOption> {
     let option = |spec: &ParamSpec, group| {
         let default = (spec.default)();
@@ -166,7 +166,7 @@ pub fn link_options() -> Vec<LinkOption> {
         .collect()
 }
 
-/// The option for client to server alone.
+/// Returns the option for client to server alone.
 fn twin(option: &LinkOption) -> LinkOption {
     let doc = match option.name.as_str() {
         SET => "As --set, for client to server; the parameters in --set are not taken over.".into(),
@@ -343,7 +343,7 @@ impl DirectionChoice {
         })
     }
 
-    /// Mean rate over the whole trace; the law is told this rate.
+    /// Returns the mean rate over the whole trace; its law assumes this rate.
     pub fn mean_rate(&self) -> Rate {
         match &self.trace {
             Some(trace) => trace.mean_rate(),

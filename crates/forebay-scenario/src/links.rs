@@ -15,12 +15,14 @@ use crate::types::{check_buffer, BufferSize, FixedLaw, Label, Maybe, Queue, Text
 params! {
     /// Keys of `[bottleneck]` and of `[[link]]`.
     pub struct LinkKeys {
-        /// Rate of the link. Where `rate_trace` drives the link, the rate that its law is told.
+        /// Rate of the link. With `rate_trace`, the rate that its law assumes.
         rate: Rate = Rate::from_bps(45_000_000), 1.0 => 1e12, required;
-        /// Bytes that may leave at once after a pause: a token bucket, as Linux's tbf has.
+        /// Size of the link's token bucket, as of Linux's tbf: bytes that may leave back to back
+        /// after a pause.
         burst: Bytes = Bytes(0), 0.0 => 1e9;
-        /// Rate of the way back, along which ACKs go, where no other link is that way; by default
-        /// `rate`. In Linux's guests nothing holds ACKs up, which 1 Tbit/s is close to.
+        /// Rate of the reverse direction, which ACKs take, unless another link has that direction;
+        /// by default `rate`. Guests of `--engine kernel` do not delay ACKs; 1 Tbit/s is close to
+        /// that.
         rate_back: Maybe<Rate> = Maybe(None), 1.0 => 1e12;
         /// File of a recorded link, in the format of cellular traces: each line is a time in whole
         /// ms at which 1500 bytes can leave. At its end it starts again.
@@ -69,7 +71,7 @@ pub const BOTTLENECK: &[&[ParamSpec]] = &[LinkKeys::SPECS, BottleneckKeys::SPECS
 /// Keys of `[[link]]`, in the order of tables.
 pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
 
-/// The bottleneck and then the other links; their own laws are not read yet.
+/// Returns the bottleneck and then the other links; their own laws are not read yet.
 ///
 /// # Errors
 /// A key that is wrong; a name or a pair of nodes that another link has.

@@ -21,7 +21,7 @@ pub struct Range {
     pub low: f64,
     /// The high end.
     pub high: f64,
-    /// As it is written; empty for plain numbers.
+    /// The unit as it is written; empty for plain numbers.
     pub unit: String,
     log: bool,
     /// Number of steps; a range without is sampled.
@@ -121,7 +121,7 @@ impl Range {
         values
     }
 
-    /// The value at a share of the way, from 0 to 1; the ends stay as they were written.
+    /// Returns the value at a share of the way, from 0 to 1; the ends stay as they were written.
     pub fn at(&self, share: f64, figures: usize) -> Value {
         let inside = share > 0.0 && share < 1.0;
         let value = match (inside, self.log) {
@@ -143,13 +143,13 @@ impl Range {
     }
 }
 
-/// The nearest number with so many significant figures.
+/// Returns the nearest number with so many significant figures.
 fn to_figures(value: f64, figures: usize) -> f64 {
     let written = format!("{value:.*e}", figures - 1);
     written.parse().unwrap_or(value)
 }
 
-/// As C's `%.{figures}g` writes it.
+/// Returns a number as C's `%.{figures}g` writes it.
 fn general(value: f64, figures: usize) -> String {
     let scientific = format!("{value:.*e}", figures - 1);
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -7,13 +7,13 @@ use forebay_units::{ParamType, Shape, Value};
 /// A sender of TCP: a stack, which sends and repairs losses, over a congestion control.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SenderSpec {
-    /// What `tcp` names.
+    /// The name of the sender, a value of `tcp`.
     pub name: &'static str,
     /// The sender in a few words.
     pub title: &'static str,
-    /// How it recovers from loss.
+    /// The algorithm of loss recovery.
     pub recovery: &'static str,
-    /// How its window grows.
+    /// The growth of the window.
     pub growth: &'static str,
     /// It reads SACK blocks.
     pub sack: bool,
@@ -29,11 +29,12 @@ pub struct SenderSpec {
     pub paces: bool,
     /// The Linux kernel's name of the congestion control that is most like it.
     pub kernel: &'static str,
-    /// How its window answers marks, in linear theory; `None` where that has nothing of it.
+    /// The window's response to marks in linear theory; `None` if linear theory has no model of the
+    /// sender.
     pub window_law: Option<WindowLaw>,
 }
 
-/// What a sender does not say of itself.
+/// The defaults of the fields that a sender leaves out.
 const PLAIN: SenderSpec = SenderSpec {
     name: "",
     title: "",

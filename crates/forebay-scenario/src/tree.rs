@@ -28,7 +28,7 @@ pub enum Data {
 #[derive(Clone, Debug)]
 pub struct Table {
     pub origin: Origin,
-    /// In the order of the file.
+    /// The entries in the order of the file.
     pub entries: Vec<Entry>,
 }
 
@@ -36,13 +36,13 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: String,
-    /// Where the key stands; its value may follow on a later line.
+    /// The position of the key; its value may be on a later line.
     pub origin: Origin,
     pub node: Node,
 }
 
 impl Node {
-    /// A value that was written there.
+    /// Creates a node from a value and the position at which it was written.
     pub fn of(origin: Origin, value: Value) -> Node {
         let data = match value {
             Value::List(items) => {
@@ -104,7 +104,7 @@ impl Table {
         self.entry(name)?.node.text()
     }
 
-    /// The texts of a list, or the one that stands for it.
+    /// Returns the texts of a list, or the one that stands for it.
     pub fn texts(&self, name: &str) -> Vec<String> {
         let nodes = match self.entry(name).map(|entry| &entry.node) {
             Some(Node {
@@ -221,7 +221,7 @@ impl Section<'_> {
         }
     }
 
-    /// The values of the keys that are not in `without`.
+    /// Returns the values of the keys that are not in `without`.
     pub fn given(&self, without: &[&str]) -> Vec<(String, Value)> {
         self.table
             .entries
@@ -287,7 +287,7 @@ fn count_lines(text: &[u8]) -> usize {
 
 /// Turns places in the text into line numbers.
 struct Lines {
-    /// Where each line ends, in bytes.
+    /// The offset of the end of each line in bytes.
     ends: Vec<usize>,
     /// Set where the text is an option's and has no lines.
     option: Option<&'static str>,

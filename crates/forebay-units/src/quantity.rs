@@ -114,7 +114,7 @@ impl Sub<Span> for Time {
 }
 
 impl Span {
-    /// No time.
+    /// A span of zero.
     pub const ZERO: Span = Span(0);
     /// The longest duration, about 584 years.
     pub const MAX: Span = Span(u64::MAX);

@@ -49,6 +49,11 @@ def title_of(name: str) -> str:
     return laws()[name]["short_title"] if name in laws() else name
 
 
+def titles_in(text: str) -> str:
+    """Return the cell of a table with laws' names in prose, such as "PI − RED" for "pi − red"."""
+    return " − ".join(map(title_of, text.split(" − ")))
+
+
 @cache
 def baseline() -> LawEntry:
     """Return the entry of the queue without a law, with which laws are compared."""

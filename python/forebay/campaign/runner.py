@@ -405,7 +405,7 @@ def make(
                 closing(workers.make(tasks, stop)) as ended_runs,
             ):
                 for done in ended_runs:
-                    # Before the store has the run, as it would not be made again.
+                    # Before the run is stored, since a stored run would not be repeated.
                     if folder is not None:
                         for outputs in done.outputs:
                             outputs.write(folder / OUTPUTS)

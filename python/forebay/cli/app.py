@@ -227,10 +227,15 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
     Typer
         The command line.
     """
+    alone = any(called in commands for commands in COMMANDS.values())
     commands_app = typer.Typer(
         cls=Commands,
         help="A workbench for active queue management (AQM).",
         no_args_is_help=True,
+        # Typer loads pydantic, which is slow, to read any option without a value, even its own. The
+        # help of a command does without these.
+        add_completion=not alone,
+        add_help_option=not alone,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={
@@ -239,7 +244,6 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
         },
     )
     commands_app.callback(invoke_without_command=True)(front)
-    alone = any(called in commands for commands in COMMANDS.values())
     for commands in COMMANDS.values():
         for name, place in commands.items():
             if alone and name != called:

@@ -33,7 +33,7 @@ PASSES_ON = "link"
 
 
 def main() -> None:
-    """Entry point of the command `forebay`."""
+    """Run the command `forebay`."""
     open_streams = _open()
     output.replace_what_is_lacking()
     if not open_streams:
@@ -109,11 +109,10 @@ def _run(arguments: list[str]) -> int:
     """Run a command line, report its error in one line, and return its exit status."""
     import typer
 
-    from forebay._base import input_file
     from forebay.cli.app import app
 
     try:
-        called = next((word for word in arguments if not word.startswith("-")), None)
+        called = arguments[0] if arguments and not arguments[0].startswith("-") else None
         # Completion needs the options, too.
         listed = COMPLETES not in os.environ
         whole = app(called if listed else None, listed=listed)
@@ -126,6 +125,8 @@ def _run(arguments: list[str]) -> int:
         name = _not_utf8([*arguments, str(Path.cwd())])
         if not name:
             raise
+        from forebay._base import input_file
+
         print_error(
             f"{input_file.printable(name)}: this name is not UTF-8 and cannot be used here "
             f"({error.reason}); rename the file or folder"

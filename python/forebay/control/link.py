@@ -28,7 +28,7 @@ T = TypeVar("T")
 Quantity = str | float
 #: One value for all flows, or a list with a value for each class of flows, which a text separates
 #: by commas.
-PerClass = str | float | list[str] | list[float]
+PerClass = str | float | Sequence[str] | Sequence[float]
 #: The ends of a range: a pair, or a text such as "5..50Mbit/s".
 Span = str | tuple[Quantity, Quantity]
 

@@ -169,7 +169,7 @@ class RunningBatch(Protocol):
 
     @property
     def more(self) -> str:
-        """A text to add to the progress bar, such as ", 2 made again"; mostly empty."""
+        """A text to add to the progress bar, such as ", 2 repeated"; mostly empty."""
 
     def progress(self) -> float:
         """Return the share of the work that is done, from 0 to 1."""

@@ -101,7 +101,7 @@ def execute(
     samples : bool, default True
         False to keep only the metrics of each run, which takes far less memory.
     store : Store, optional
-        Runs that it has are not made again, and new runs go to it as they finish.
+        Runs that it has are not repeated, and new runs are stored as they finish.
 
     Returns
     -------

@@ -180,6 +180,17 @@ def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: P
     assert not list(kernel_engine._memory().glob(f"{own_prefix(os.getpid())}*"))
 
 
+def test_an_exception_in_the_thread_of_a_guest_is_raised(
+    monkeypatch: pytest.MonkeyPatch, some_guest: Path
+) -> None:
+    def execute(_: kernel_engine.GuestRun) -> None:
+        raise ZeroDivisionError("a fault of the engine's own code")
+
+    monkeypatch.setattr(kernel_engine.GuestRun, "execute", execute)
+    with pytest.raises(ZeroDivisionError, match="own code"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
+
+
 def test_the_error_of_a_killed_guest_names_the_signal(some_guest: Path) -> None:
     (some_guest / guests.KERNEL).write_text("#!/bin/sh\necho its last line\nkill -SEGV $$\n")
     with pytest.raises(RunError, match=r"no outcome.json.*ended by SIGSEGV.*its last line"):

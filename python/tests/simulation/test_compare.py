@@ -79,7 +79,7 @@ def test_each_difference_is_tested_over_the_common_seeds(saved: Path) -> None:
     assert tail.significant and tail.difference < -30
     assert tail.share == pytest.approx(tail.difference / tail.a.mean)
     said = re.search(
-        r"DropTail: Queue is ([\d.]+) ± [\d.]+ packets lower in B: ", " ".join(str(found).split())
+        r"DropTail: Queue ([\d.]+) ± [\d.]+ packets lower in B \(", " ".join(str(found).split())
     )
     assert said and float(said[1]) == pytest.approx(-tail.difference, rel=1e-2)
 

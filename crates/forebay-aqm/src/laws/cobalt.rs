@@ -146,12 +146,12 @@ struct Cobalt {
     inverse_root: u32,
     /// True while the delay is above the target (`dropping`).
     signalling: bool,
-    /// When the next signal is due (`drop_next`). While `count` is zero, the end of the interval in
-    /// which the law still decays.
+    /// The time at which the next signal is due (`drop_next`); while `count` is zero, the end of
+    /// the interval in which the law still decays.
     next: u64,
     /// BLUE's drop probability in units of 2^−32 (`p_drop`).
     blue: u32,
-    /// When that probability last changed (`blue_timer`).
+    /// The time at which that probability last changed (`blue_timer`).
     blue_since: u64,
 }
 

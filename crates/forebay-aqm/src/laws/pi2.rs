@@ -32,7 +32,7 @@ pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
 pub const DUAL: LawSpec = LAW.in_queue(
     "dualpi2",
     "dualpi2",
-    "DualPI2: PI2 on a classic queue beside one for L4S",
+    "DualPI2: PI2 on the classic queue, coupled with a queue for L4S",
     "RFC 9332",
 );
 

@@ -438,11 +438,10 @@ impl Red {
         } else {
             1.0
         };
-        if self.params.by_size && p < 1.0 {
-            p * f64::from(bytes) / self.packet_bytes
-        } else {
-            p
+        if !self.params.by_size || p >= 1.0 {
+            return p;
         }
+        p * f64::from(bytes) / self.packet_bytes
     }
 
     /// Returns the number of packets as which an arrival counts in the spacing of signals.

@@ -46,12 +46,12 @@ pub struct Group {
     pub traffic: usize,
     /// The round-trip time of the paths, without queues.
     pub rtt: Span,
-    /// Whether all flows belong to one host.
+    /// True if all flows belong to one host.
     pub one_host: bool,
     /// The number of the only flow, where the traffic is a program: programs have hosts of their
     /// own.
     pub only_flow: Option<u32>,
-    /// Whether packets, flows and hosts are those of a recorded file.
+    /// True if packets, flows and hosts are those of a recorded file.
     pub recorded: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::model::{KeyNumber, Link, Recorded, Traffic, TrafficKind};
 use crate::tree::Section;
 use crate::types::Text;
 
-/// Of the way from the last queue to the sink: as good as none.
+/// The rate of the path from the last queue to the sink, so high that packets take almost no time.
 const ACCESS: Rate = Rate::from_bps(1_000_000_000_000);
 
 /// Reads traffic of the kind `arrivals`.
