@@ -78,7 +78,7 @@ def test_another_file_makes_other_runs(tmp_path: Path) -> None:
         ),
         (
             b"time_s,size_bytes,flow\n2,9,a\n1,9,a\n",
-            '"my.pcap" has a packet that is 1 s earlier than the packet before it in line 3; expected ',
+            '"my.pcap" has a packet that is 1 s earlier than the packet before it in line 3; ',
         ),
     ],
 )

@@ -677,7 +677,7 @@ def test_an_interrupted_tuning_keeps_finished_tests(tmp_path: Path) -> None:
         ({"flows": "0..5"}, 'flows: "0..5" is not valid; expected from less to more, above zero'),
         ({"rate": ".."}, 'rate: ".." is not valid; expected a value, or a range'),
         ({"goal": "speed"}, 'goal: "speed" is not valid; expected one of delay, balance, t'),
-        ({"laws": ["pike"]}, 'laws: "pike" is not valid; expected droptail'),
+        ({"laws": ["pike"]}, 'laws: "pike" is not valid; expected one of dr'),
         (
             {"laws": ["droptail"]},
             'laws: "droptail" is not valid; expected a law with something to tune',
