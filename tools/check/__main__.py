@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable
 
-from tools.check import documents, public_names, site, source, wheel, words
+from tools.check import documents, public_names, site, snippets, source, wheel, words
 
 CHECKS: dict[str, Callable[[], Iterable[str]]] = {
     "source": source.check,
@@ -14,11 +14,12 @@ CHECKS: dict[str, Callable[[], Iterable[str]]] = {
     "names": public_names.check_python,
     "crates": public_names.check_crates,
     "words": words.check,
+    "snippets": snippets.check,
     "site": site.check,
     "wheel": wheel.check,
 }
 #: The checks that need seconds and no build.
-QUICK = ("source", "documents", "names", "words")
+QUICK = ("source", "documents", "names", "words", "snippets")
 
 
 def main() -> None:

@@ -16,9 +16,9 @@ use crate::external::Loss;
 use crate::ids::{FlowId, PairId, StationId};
 use crate::line::Wire;
 use crate::number::small;
-use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
+use crate::packet::{traffic_number, Flags, PackedPacket, Packet};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
-use crate::traffic::{application, most_flows, stream, Act, Application, Beginnings};
+use crate::traffic::{stream, Script};
 
 /// Number of flows from which on their state is prefetched. The state of fewer flows stays in the
 /// cache by itself.
@@ -29,7 +29,7 @@ const FETCH_FLOWS: usize = 4000;
 pub enum Hop {
     /// The port of the link with this number.
     Port(u16),
-    /// The line back along the link with this number.
+    /// The reverse direction of the link with this number, for ACKs and other packets that go back.
     Back(u16),
     /// The sink of the flow, over its access link.
     Sink,
@@ -51,8 +51,11 @@ pub struct Pair {
     pub ack_up: Time,
     /// Time at which the link from the first router to the source becomes free.
     pub ack_down: Time,
-    /// Number of the kind of access link; pairs with equal wires have the same number.
+    /// Number of the kind of access link; pairs with equal wires have the same number. It is also
+    /// the number of the delay line for packets that waited for the link from the source.
     pub class: u16,
+    /// Number of the delay line for packets that did not wait for that link.
+    pub prompt_line: u16,
     /// Number of the path between the source and the sink.
     pub path: u16,
     /// The first station of data.
@@ -73,11 +76,11 @@ pub struct TcpTraffic {
 pub struct TrafficState {
     /// The TCP connections; `None` for sources without congestion control.
     pub tcp: Option<TcpTraffic>,
-    /// The applications of the flows.
-    pub application: Box<dyn Application>,
+    /// What the applications of the flows do.
+    pub script: Script,
     /// The template of the traffic's packets. Its ECN field is the one of sources without
     /// congestion control.
-    pub packet: Packet,
+    pub packet: PackedPacket,
     /// Header bytes of each packet, which goodput does not count.
     pub header_bytes: u16,
     /// The first of `count` flows, which have consecutive numbers.
@@ -89,8 +92,6 @@ pub struct TrafficState {
     pub phases: Rng,
     /// Number of connections for transfers in addition to one per flow.
     pub extra_connections: u32,
-    /// Largest number of connections for transfers; 0 for an application without transfers.
-    pub most_connections: u32,
     /// Data packets that the senders sent within the window of measurement.
     pub sent_packets: u64,
     /// Retransmissions among [`sent_packets`](TrafficState::sent_packets).
@@ -131,16 +132,9 @@ pub struct Route {
     pub class: u32,
 }
 
-/// The state of a flow's application and of its connections.
+/// The connections of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowState {
-    /// The next act of the application.
-    pub next_act: Option<Act>,
-    /// The time at which the application stops.
-    pub stop: Option<Time>,
-    /// True while the flow is switched off, because a change of the scenario stopped it or has not
-    /// started it yet.
-    pub stopped: bool,
     /// The flow to which this connection belongs.
     ///
     /// An application may send transfers over several connections at a time. The flow then has
@@ -223,7 +217,8 @@ impl NetworkState {
                 .group
                 .as_deref()
                 .and_then(|group| groups.get(group).copied());
-            let count = most_flows(index, traffic, &scenario.changes);
+            let script = Script::new(seed, index, traffic, &scenario.changes);
+            let count = script.flows();
             let pairs = traffic.pairs.unwrap_or(count);
             let path = paths.iter().position(|path| **path == traffic.path);
             let path = path.unwrap_or_else(|| {
@@ -236,27 +231,41 @@ impl NetworkState {
             if let Some(group) = traffic.group.as_deref() {
                 groups.insert(group, first_pair);
             }
-            network.add_flows(index, traffic, count, first_pair, pairs, seed);
+            network.add_flows(index, traffic, script, first_pair, pairs, seed);
             if let Some(name) = traffic.host.as_deref() {
                 let place = hosts.iter().position(|host| *host == name);
                 let place = place.unwrap_or_else(|| {
                     hosts.push(name);
                     hosts.len() - 1
                 });
-                network.classes[index].packet.blocks_and_host =
-                    BlocksAndHost::new(NO_BLOCKS, host_number(place));
+                let packet = &mut network.classes[index].packet;
+                *packet = Packet {
+                    host: host_number(place),
+                    ..packet.unpack()
+                }
+                .pack();
             }
         }
         network
     }
 
-    /// Returns the pair of hosts of the packet's flow.
-    #[inline]
-    pub fn pair_of(&self, packet: &Packet) -> &Pair {
-        &self.pairs[self.routes[packet.flow.index()].pair.index()]
+    /// Numbers the prompt delay lines: `prompt_lines` for each kind of access link, behind the
+    /// `late_lines` late ones. The first of a kind is for data.
+    pub fn number_lines(&mut self, late_lines: usize, prompt_lines: usize) {
+        for pair in &mut self.pairs {
+            let line = late_lines + prompt_lines * usize::from(pair.class);
+            // There are no lines at all if there are so many kinds.
+            pair.prompt_line = small(line.min(usize::from(u16::MAX)));
+        }
     }
 
-    /// True if there are so many flows that their state is prefetched ahead of an event.
+    /// Returns the pair of hosts of a flow.
+    #[inline]
+    pub fn pair_of(&self, flow: FlowId) -> &Pair {
+        &self.pairs[self.routes[flow.index()].pair.index()]
+    }
+
+    /// Returns true if there are so many flows that their state is prefetched ahead of an event.
     #[inline]
     pub fn fetches(&self) -> bool {
         self.flows.len() >= FETCH_FLOWS
@@ -374,6 +383,7 @@ impl NetworkState {
                 // Only the first few kinds have delay lines, so that kinds past u16::MAX may share
                 // a number.
                 class: small(class.min(usize::from(u16::MAX))),
+                prompt_line: u16::MAX,
                 path,
                 data_enters,
                 ack_enters,
@@ -387,14 +397,13 @@ impl NetworkState {
         &mut self,
         index: usize,
         traffic: &Traffic,
-        count: u32,
+        script: Script,
         first_pair: PairId,
         pairs: u32,
         seed: u64,
     ) {
         let stream = |what: &str| stream(seed, index, what);
-        let mut beginnings = Beginnings::new(seed, index);
-        let mut application = application(traffic, count, stream("application"));
+        let count = script.flows();
         let ns2_reset = matches!(
             traffic.kind,
             TrafficKind::Mice {
@@ -408,48 +417,38 @@ impl NetworkState {
         });
         let first = FlowId::at(self.flows.len());
         for i in 0..count {
-            let begun = beginnings.draw(i, traffic, &mut *application);
             let phase = self.phases.uniform();
             let route = Route {
                 pair: first_pair.nth(i % pairs),
                 sender: tcp.as_mut().map_or(0, |tcp| tcp.add(phase)),
                 class: crate::number::count(index),
             };
-            let flow = self.add_connection(route, None);
-            let flow = &mut self.flows[flow.index()];
-            (flow.next_act, flow.stop, flow.stopped) = (begun.act, begun.stop, !begun.declared);
+            self.add_connection(route, None);
         }
-        application.set_active(traffic.flows);
         let ecn = match (&tcp, traffic.kind.ecn()) {
             (None, EcnChoice::Classic) => Ecn::Ect0,
             _ => Ecn::NotEct,
         };
         self.classes.push(TrafficState {
             tcp,
-            application,
+            script,
             packet: Packet {
                 flow: first,
                 seq: 0,
-                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+                host: 0,
                 bytes: small(traffic.packet.0),
                 connection: 0,
                 traffic_class: TrafficClass::new(traffic.dscp, ecn),
                 flags: Flags::of_udp(),
-                station: StationId::default(),
                 traffic: traffic_number(crate::number::count(index)),
-            },
+            }
+            .pack(),
             header_bytes: small(traffic.header.0),
             first,
             count,
             links: traffic.path.clone(),
             phases: stream("phase"),
             extra_connections: 0,
-            most_connections: match &traffic.kind {
-                TrafficKind::Web(web) => web.most_connections,
-                TrafficKind::Video(_) => count,
-                TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
-                _ => 0,
-            },
             sent_packets: 0,
             resent_packets: 0,
             transfers: Vec::new(),
@@ -470,9 +469,6 @@ impl NetworkState {
         let number = FlowId::at(self.flows.len());
         self.routes.push(route);
         self.flows.push(FlowState {
-            next_act: None,
-            stop: None,
-            stopped: false,
             owner: owner.unwrap_or(number),
             free: owner.is_none().then_some(number),
             next_free: None,
@@ -487,6 +483,13 @@ impl NetworkState {
     pub fn class_of(&mut self, flow: FlowId) -> (&mut TrafficState, u32) {
         let route = self.routes[flow.index()];
         (&mut self.classes[route.class as usize], route.sender)
+    }
+
+    /// Returns the script of a flow's traffic, and the flow's number there.
+    pub fn script_of(&mut self, flow: FlowId) -> (&mut Script, u32) {
+        let class = self.routes[flow.index()].class;
+        let class = &mut self.classes[class as usize];
+        (&mut class.script, flow.offset_from(class.first))
     }
 
     /// Prefetches the state of a flow's sender.
@@ -508,7 +511,7 @@ impl NetworkState {
         }
         let route = self.routes[flow.index()];
         let class = &mut self.classes[route.class as usize];
-        if class.count + class.extra_connections >= class.most_connections {
+        if class.count + class.extra_connections >= class.script.most_transfers() {
             return None;
         }
         class.extra_connections += 1;

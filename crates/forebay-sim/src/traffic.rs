@@ -9,16 +9,19 @@ mod ftp;
 mod mice;
 mod onoff;
 mod pages;
+mod script;
 mod video;
 mod voice;
 mod web;
 
 use crate::number::{count, small};
 use forebay_aqm::TrafficClass;
-use forebay_scenario::{Change, Instant, Pareto2, Setting, Traffic, TrafficKind};
+use forebay_scenario::{Instant, Pareto2, Traffic, TrafficKind};
 use forebay_trace::Viewer;
 use forebay_units::cast::{whole_u32, whole_u64};
 use forebay_units::{Rng, Span, Time};
+
+pub use script::{starts, stream, Script, Switch};
 
 /// An action of an application on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +121,7 @@ pub trait Application: Send {
 }
 
 /// Creates the application of a traffic with `flows` flows, which draws from `rng`.
-pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Application> {
+fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Application> {
     match &traffic.kind {
         TrafficKind::Ftp(_) => Box::new(ftp::Ftp),
         TrafficKind::Mice { on, off, .. } => Box::new(mice::Mice::new(*on, *off, rng)),
@@ -136,83 +139,6 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         // The caller sends the packets, or a program in a guest does.
         TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::ExternalSource),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
-    }
-}
-
-/// Returns the largest number of flows of a traffic that are active at any time of the run.
-pub fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
-    changes
-        .iter()
-        .filter_map(|change| match change.what {
-            Setting::Flows { traffic, flows } if traffic == index => Some(flows),
-            _ => None,
-        })
-        .fold(traffic.flows, u32::max)
-}
-
-/// The name of the random stream from which flows draw their starts.
-const START: &str = "start";
-
-/// Returns the random stream of a traffic for the purpose `what`.
-pub fn stream(seed: u64, index: usize, what: &str) -> Rng {
-    Rng::new(seed, &format!("traffic {index} {what}"))
-}
-
-/// Returns the start times of a traffic's declared flows, as a run with this seed draws them.
-pub fn starts(seed: u64, index: usize, traffic: &Traffic) -> Vec<Time> {
-    let mut rng = stream(seed, index, START);
-    (0..traffic.flows)
-        .map(|_| draw(traffic.start, &mut rng))
-        .collect()
-}
-
-/// The start, the stop and the first act of a flow.
-pub struct Beginning {
-    /// The time at which the flow starts.
-    pub start: Time,
-    /// The time at which the flow stops, if it does.
-    pub stop: Option<Time>,
-    /// False for a flow beyond the declared number, which waits for a change of the scenario to
-    /// start it.
-    pub declared: bool,
-    /// The first act of a declared flow.
-    pub act: Option<Act>,
-}
-
-/// Random streams from which the flows of a traffic draw their starts and stops, in order.
-pub struct Beginnings {
-    starts: Rng,
-    stops: Rng,
-}
-
-impl Beginnings {
-    /// Creates the streams of the traffic with this index.
-    pub fn new(seed: u64, index: usize) -> Beginnings {
-        Beginnings {
-            starts: stream(seed, index, START),
-            stops: stream(seed, index, "stop"),
-        }
-    }
-
-    /// Draws the start and the stop of the next flow and asks its application for the first act.
-    pub fn draw(
-        &mut self,
-        flow: u32,
-        traffic: &Traffic,
-        application: &mut dyn Application,
-    ) -> Beginning {
-        let start = draw(traffic.start, &mut self.starts);
-        let stop = traffic.stop.map(|stop| draw(stop, &mut self.stops));
-        let declared = flow < traffic.flows;
-        let act = declared
-            .then(|| application.first(flow, start, stop))
-            .flatten();
-        Beginning {
-            start,
-            stop,
-            declared,
-            act,
-        }
     }
 }
 

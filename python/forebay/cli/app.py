@@ -138,6 +138,7 @@ class Command(TyperCommand):
     """A command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the help of options in the words of Forebay."""
         return _reworded(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -147,6 +148,7 @@ class Command(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options under their headings."""
         _write_options(self, ctx, formatter)
 
 
@@ -154,6 +156,7 @@ class Commands(TyperGroup):
     """A group of commands; Ctrl-C also ends it while options are read."""
 
     def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the help of options in the words of Forebay."""
         return _reworded(super().get_params(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -184,10 +187,12 @@ class Commands(TyperGroup):
                 formatter.write_dl(rows)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options; Ctrl-C aborts."""
         with _abort_on_interrupt():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C aborts."""
         with _abort_on_interrupt():
             return super().invoke(ctx)
 

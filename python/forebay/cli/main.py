@@ -33,7 +33,7 @@ PASSES_ON = "link"
 
 
 def main() -> None:
-    """Entry point of the command `forebay`."""
+    """Run the command `forebay`."""
     open_streams = _open()
     output.replace_what_is_lacking()
     if not open_streams:
@@ -186,10 +186,12 @@ def with_option(error: ScenarioError, arguments: Sequence[str] = ()) -> str:
     """
     if not isinstance(error, ParameterError):
         text = str(error)
-        name, colon, rest = text.partition(": ")
+        name = error.key or text.partition(": ")[0]
         option = f"--{name.replace('_', '-')}"
         is_option = any(argument.partition("=")[0] == option for argument in arguments)
-        return f"{option}{colon}{rest}" if is_option else text
+        if is_option and text.startswith(f"{name}: "):
+            return option + text.removeprefix(name)
+        return text
     name = error.name
     # The name of an argument, such as FILE, is not that of an option.
     return error.text(name if name.isupper() else OPTIONS.get(name, f"--{name.replace('_', '-')}"))

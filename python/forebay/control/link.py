@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import LawModel, ScenarioError
 from forebay.control.senders import SENDERS
 from forebay.scenario.builder import Dumbbell, Group, Law
@@ -27,7 +28,7 @@ T = TypeVar("T")
 Quantity = str | float
 #: One value for all flows, or a list with a value for each class of flows, which a text separates
 #: by commas.
-PerClass = str | float | list[str] | list[float]
+PerClass = str | float | Sequence[str] | Sequence[float]
 #: The ends of a range: a pair, or a text such as "5..50Mbit/s".
 Span = str | tuple[Quantity, Quantity]
 
@@ -543,7 +544,7 @@ def modelled_senders(names: Sequence[object]) -> list[str]:
 def _modelled_sender(name: str) -> str:
     modelled = name if name in SENDERS else registries.window_law(name, marked=True)
     if modelled is None:
-        raise ParameterError("senders", name, ", ".join(SENDERS))
+        raise ParameterError("senders", name, one_of(SENDERS, name))
     return modelled
 
 

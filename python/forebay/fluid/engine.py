@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebay.experiment.engines import Key, Planned, RunningBatch
@@ -30,7 +30,7 @@ class Bottleneck:
         Buffer in packets.
     packet : str, default '1000B'
         Size of every packet.
-    params : Mapping[str, bool | float | str] | Sequence[tuple[str, bool | float | str]], default ()
+    params : dict of str to bool, float or str, optional
         Parameters of the law, such as {"target": "200p", "a": 1.8e-5}; the others have their
         defaults.
     """
@@ -39,9 +39,10 @@ class Bottleneck:
     rate: str
     buffer_pkts: float
     packet: str = "1000B"
-    params: Mapping[str, bool | float | str] | Sequence[tuple[str, bool | float | str]] = ()
+    params: Mapping[str, Any] | Sequence[tuple[str, bool | float | str]] = ()
 
     def __post_init__(self) -> None:
+        """Convert a mapping of parameters to a tuple, which can be hashed."""
         if isinstance(self.params, Mapping):
             object.__setattr__(self, "params", tuple(self.params.items()))
 

@@ -220,7 +220,7 @@ def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
         value = f", {targets.pop():g} {sheet.y.unit}" if len(targets) == 1 else " of the law"
         keys.append(Line2D([], [], label=f"set-point{value}", **parts.TARGET))
     if time.grey:
-        keys.append(Patch(facecolor=parts.UNMEASURED["color"], label="not in the metrics"))
+        keys.append(Patch(facecolor=parts.UNMEASURED["color"], label="not measured"))
     if time.changes and not sheet.legend:
         keys.append(Line2D([], [], label="; ".join(time.says), **parts.CHANGE))
     return keys

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_scenario::{EcnChoice, Scenario, Setting, Traffic, TrafficKind};
 use forebay_sim::calls::Calls;
-use forebay_sim::traffic::{application, most_flows, stream, Act, Action, Application, Beginnings};
+use forebay_sim::traffic::{Action, Script, Switch};
 use forebay_units::Time;
 use nix::libc;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
@@ -92,15 +92,11 @@ impl Ready {
 
 /// All flows of one traffic.
 struct TrafficSockets {
-    application: Box<dyn Application>,
+    script: Script,
     /// The number of the traffic's first flow.
     first: u32,
-    /// The number of its flows.
-    count: u32,
     /// The number of transfers under way.
     transfers: u32,
-    /// The largest number of transfers at a time; 0 for applications without transfers.
-    most_transfers: u32,
     calls: Option<Calls>,
     /// Data packets that the traffic's senders sent and retransmitted within the window.
     sent: (u64, u64),
@@ -111,9 +107,6 @@ struct TrafficSockets {
 struct FlowSockets {
     class: u32,
     group: usize,
-    next_act: Option<Act>,
-    stop: Option<Time>,
-    stopped: bool,
     /// The number of the flow's connection with endless data, or of its datagram socket.
     connection: Option<u32>,
     /// Bytes delivered since the start of the run.
@@ -286,9 +279,8 @@ impl<'a> Hosts<'a> {
 
     /// Adds the flows of a traffic as the simulator does, with random streams of the same names.
     fn add_flows(&mut self, index: usize, traffic: &Traffic, seed: u64) -> io::Result<()> {
-        let mut beginnings = Beginnings::new(seed, index);
-        let count = most_flows(index, traffic, &self.scenario.changes);
-        let mut application = application(traffic, count, stream(seed, index, "application"));
+        let mut script = Script::new(seed, index, traffic, &self.scenario.changes);
+        let count = script.flows();
         let first = crate::count(self.flows.len());
         let first_group = self.groups.iter().position(|it| it.traffic == index);
         let first_group = first_group.expect("each traffic has a group");
@@ -298,45 +290,37 @@ impl<'a> Hosts<'a> {
         };
         let class = crate::count(index);
         for i in 0..count {
-            let begun = beginnings.draw(i, traffic, &mut *application);
             self.flows.push(FlowSockets {
                 class,
                 group: first_group + i as usize % rtts,
-                next_act: begun.act,
-                stop: begun.stop,
-                stopped: !begun.declared,
                 connection: None,
                 delivered: 0,
                 before: 0,
                 within: 0,
             });
-            self.schedule_act(first + i);
-            if let (TrafficKind::Program(program), true) = (&traffic.kind, begun.declared) {
+            if let Some(at) = script.next_at(i) {
+                self.schedule(at, Task::Act(first + i));
+            }
+            let declared = script.declared(i);
+            if let (TrafficKind::Program(program), Some((start, stop))) = (&traffic.kind, declared)
+            {
                 let group = first_group + i as usize;
-                self.add_programs(program, group, i, begun.start, begun.stop)?;
+                self.add_programs(program, group, i, start, stop)?;
             }
         }
-        application.set_active(traffic.flows);
-        if let Some(at) = application.first_arrival() {
+        if let Some(at) = script.first_arrival() {
             self.schedule(at, Task::Arrival(class));
         }
         let mut recorded = None;
-        if let Some(at) = application.first_coming() {
+        if let Some(at) = script.first_coming() {
             self.enter(self.groups[first_group].source_namespace())?;
             recorded = Some(Recorded::new(&self.groups[first_group])?);
             self.schedule(at, Task::Coming(class));
         }
         self.classes.push(TrafficSockets {
-            application,
+            script,
             first,
-            count,
             transfers: 0,
-            most_transfers: match &traffic.kind {
-                TrafficKind::Web(web) => web.most_connections,
-                TrafficKind::Video(_) => count,
-                TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
-                _ => 0,
-            },
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
             sent: (0, 0),
             recorded,
@@ -413,9 +397,16 @@ impl<'a> Hosts<'a> {
     }
 
     fn schedule_act(&mut self, flow: u32) {
-        if let Some(act) = self.flows[flow as usize].next_act {
-            self.schedule(act.at, Task::Act(flow));
+        let (script, number) = self.script_of(flow);
+        if let Some(at) = script.next_at(number) {
+            self.schedule(at, Task::Act(flow));
         }
+    }
+
+    /// Returns the script of a flow's traffic, and the flow's number there.
+    fn script_of(&mut self, flow: u32) -> (&mut Script, u32) {
+        let class = &mut self.classes[self.flows[flow as usize].class as usize];
+        (&mut class.script, flow - class.first)
     }
 
     /// Returns the time of the next task; `Time::NEVER` where there is none.
@@ -446,7 +437,7 @@ impl<'a> Hosts<'a> {
                 Task::Start(number) => self.start_program(number)?,
                 Task::Stop(number) => self.programs[number].ask_to_end(),
                 Task::Change(number) => match self.scenario.changes[number].what {
-                    Setting::Flows { traffic, flows } => self.set_active(at, traffic, flows)?,
+                    Setting::Flows { traffic, flows } => self.set_active(at, traffic, flows),
                     Setting::Link { .. } => change(number)?,
                 },
             }
@@ -456,12 +447,12 @@ impl<'a> Hosts<'a> {
 
     fn arrive(&mut self, now: Time, class: u32) {
         let of = &mut self.classes[class as usize];
-        let (first, arrival) = (of.first, of.application.arrive(now));
-        if let Some((flow, act)) = arrival.begins {
-            self.flows[(first + flow) as usize].next_act = Some(act);
+        let first = of.first;
+        let (flow, next) = of.script.arrive(now);
+        if let Some(flow) = flow {
             self.schedule_act(first + flow);
         }
-        if let Some(next) = arrival.next {
+        if let Some(next) = next {
             self.schedule(next, Task::Arrival(class));
         }
     }
@@ -475,7 +466,7 @@ impl<'a> Hosts<'a> {
         let next = loop {
             if recorded.coming.is_empty() {
                 let coming = &mut recorded.coming;
-                of.application.coming(&mut |it| coming.push_back(it));
+                of.script.coming(&mut |it| coming.push_back(it));
             }
             match recorded.coming.front().copied() {
                 Some(coming) if coming.at <= now => {
@@ -491,50 +482,36 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
+    /// Performs the act that is due at `now` and schedules the next one.
     fn act(&mut self, now: Time, flow: u32) -> io::Result<()> {
-        let at = &self.flows[flow as usize];
-        let Some(act) = at.next_act.filter(|act| act.at == now) else {
+        let (script, number) = self.script_of(flow);
+        let Some(action) = script.take_due(number, now) else {
             return Ok(());
         };
-        let (stop, class) = (at.stop, at.class as usize);
-        match act.action {
+        match action {
             Action::Open | Action::Fresh => self.open(now, flow)?,
             Action::Close => self.close(flow),
             Action::Transfer(packets) => self.begin_transfer(now, flow, packets)?,
             Action::Send => self.send_datagram(now, flow)?,
         }
-        let class = &mut self.classes[class];
-        let next = class.application.next(flow - class.first, act, stop);
-        self.flows[flow as usize].next_act = next;
         self.schedule_act(flow);
         Ok(())
     }
 
     /// Lets the first `active` flows of a traffic run, and stops the others.
-    fn set_active(&mut self, now: Time, traffic: usize, active: u32) -> io::Result<()> {
+    fn set_active(&mut self, now: Time, traffic: usize, active: u32) {
         let class = &mut self.classes[traffic];
-        class.application.set_active(active);
-        let (first, count, transfers) = (class.first, class.count, class.most_transfers > 0);
-        for flow in first..first + count {
-            let at = &mut self.flows[flow as usize];
-            let wanted = flow - first < active;
-            let was_stopped = std::mem::replace(&mut at.stopped, !wanted);
-            let running =
-                at.next_act.is_some() || at.connection.is_some() || transfers && !was_stopped;
-            if running && !wanted {
-                at.next_act = None;
-                if !transfers {
-                    self.close(flow);
-                }
-            } else if wanted && !running {
-                let stop = at.stop;
-                let class = &mut self.classes[traffic];
-                let act = class.application.first(flow - first, now, stop);
-                self.flows[flow as usize].next_act = act;
-                self.schedule_act(flow);
+        let (first, flows) = (class.first, &self.flows);
+        let switches = class.script.set_active(now, active, |flow| {
+            flows[(first + flow) as usize].connection.is_some()
+        });
+        for (flow, switch) in switches {
+            match switch {
+                Switch::Closes => self.close(first + flow),
+                Switch::Starts(Some(at)) => self.schedule(at, Task::Act(first + flow)),
+                Switch::Starts(None) => {}
             }
         }
-        Ok(())
     }
 
     /// Opens a new connection of `flow` and returns its number.
@@ -640,7 +617,7 @@ impl<'a> Hosts<'a> {
         let class = self.flows[flow as usize].class as usize;
         let traffic = &self.scenario.traffic[class];
         let class = &mut self.classes[class];
-        if class.transfers >= class.most_transfers.max(1) {
+        if class.transfers >= class.script.most_transfers().max(1) {
             return Ok(());
         }
         class.transfers += 1;
@@ -818,14 +795,8 @@ impl<'a> Hosts<'a> {
                 .transfers
                 .push((class_number, packets, (now - begun).as_nanos()));
         }
-        let (stop, stopped) = (
-            self.flows[flow as usize].stop,
-            self.flows[flow as usize].stopped,
-        );
-        let act = class.application.transferred(flow - class.first, now, stop);
-        if act.is_some() && !stopped {
-            self.flows[flow as usize].next_act = act;
-            self.schedule_act(flow);
+        if let Some(at) = class.script.transferred(flow - class.first, now) {
+            self.schedule(at, Task::Act(flow));
         }
     }
 
@@ -854,7 +825,7 @@ impl<'a> Hosts<'a> {
         }
         let (start, end) = self.window;
         for (number, class) in (0..).zip(&self.classes) {
-            for seen in class.application.viewers((start, end)) {
+            for seen in class.script.viewers((start, end)) {
                 let stalled = seen.stalled.as_nanos();
                 let row = (number, seen.segments, seen.rates_bps, seen.stalls, stalled);
                 self.outcome.viewers.push(row);

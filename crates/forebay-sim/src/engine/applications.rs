@@ -12,27 +12,19 @@ use crate::traffic::Action;
 impl Hosts {
     /// Sets an alarm for the next act of the flow's application, if there is one.
     pub fn schedule_act(&mut self, flow: FlowId) {
-        if let Some(act) = self.network.flows[flow.index()].next_act {
-            self.set_alarm(act.at, Alarm::Act(flow));
+        let (script, number) = self.network.script_of(flow);
+        if let Some(at) = script.next_at(number) {
+            self.set_alarm(at, Alarm::Act(flow));
         }
     }
 
     /// Performs the act that is due at `now` and schedules the next one.
     pub fn act(&mut self, now: Time, flow: FlowId) {
-        let at = &self.network.flows[flow.index()];
-        // A change may have replaced the act that this event was for.
-        let Some(act) = at.next_act.filter(|act| act.at == now) else {
-            return;
-        };
-        let stop = at.stop;
-        self.perform(now, flow, act.action);
-        let class = self.network.routes[flow.index()].class as usize;
-        let class = &mut self.network.classes[class];
-        let next = class
-            .application
-            .next(flow.offset_from(class.first), act, stop);
-        self.network.flows[flow.index()].next_act = next;
-        self.schedule_act(flow);
+        let (script, number) = self.network.script_of(flow);
+        if let Some(action) = script.take_due(number, now) {
+            self.perform(now, flow, action);
+            self.schedule_act(flow);
+        }
     }
 
     /// Performs an action of the flow's application.
@@ -108,13 +100,9 @@ impl Hosts {
                 took: now - begun.at,
             });
         }
-        let at = &mut self.network.flows[flow.index()];
-        let act = class
-            .application
-            .transferred(flow.offset_from(class.first), now, at.stop);
-        if act.is_some() && !at.stopped {
-            at.next_act = act;
-            self.schedule_act(flow);
+        let act = class.script.transferred(flow.offset_from(class.first), now);
+        if let Some(at) = act {
+            self.set_alarm(at, Alarm::Act(flow));
         }
     }
 
@@ -127,13 +115,13 @@ impl Hosts {
 
     /// Starts a flow of the traffic if one arrives at `now`, and schedules the next arrival.
     pub fn arrive(&mut self, now: Time, class: u32) {
-        let arrival = self.network.classes[class as usize].application.arrive(now);
-        if let Some((flow, act)) = arrival.begins {
-            let flow = self.network.classes[class as usize].first.nth(flow);
-            self.network.flows[flow.index()].next_act = Some(act);
+        let of_class = &mut self.network.classes[class as usize];
+        let (flow, next) = of_class.script.arrive(now);
+        if let Some(flow) = flow {
+            let flow = of_class.first.nth(flow);
             self.schedule_act(flow);
         }
-        self.schedule_arrival(class, arrival.next);
+        self.schedule_arrival(class, next);
     }
 
     /// Sets an alarm for the next recorded packets of a traffic.
@@ -153,9 +141,9 @@ impl Hosts {
             ..
         } = self;
         let at = &mut network.classes[class as usize];
-        let (first, packet, mut earliest) = (at.first, at.packet, Time::NEVER);
+        let (first, packet, mut earliest) = (at.first, at.packet.unpack(), Time::NEVER);
         let station = network.pairs[network.routes[first.index()].pair.index()].data_enters;
-        let next = at.application.coming(&mut |coming| {
+        let next = at.script.coming(&mut |coming| {
             let flags = match coming.tcp {
                 true => Flags::of_tcp(false),
                 false => Flags::of_udp(),
@@ -173,9 +161,10 @@ impl Hosts {
                     bytes: coming.bytes,
                     traffic_class: coming.class,
                     flags,
-                    station,
                     ..packet
-                },
+                }
+                .pack(),
+                station,
             );
         });
         agenda.links_by(earliest + *lookahead);
@@ -193,12 +182,11 @@ impl Hosts {
                 Some(calls) => calls.sent(flow.offset_from(class.first), now),
                 None => 0,
             },
-            station: self.network.pairs[at.pair.index()].data_enters,
-            ..class.packet
+            ..class.packet.unpack()
         };
         let pair = &mut self.network.pairs[at.pair.index()];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.arrivals.push(arrives, packet);
+        (self.arrivals).push(arrives, packet.pack(), pair.data_enters);
         self.agenda.links_by(arrives + self.lookahead);
     }
 }

@@ -3,10 +3,9 @@
 use forebay_scenario::{LinkSetting, Setting};
 use forebay_units::Time;
 
-use super::hosts::Hosts;
+use super::hosts::{Alarm, Hosts};
 use super::{PacketEngine, Topology};
-use crate::ids::FlowId;
-use crate::traffic::{Act, Action};
+use crate::traffic::Switch;
 
 impl<T: Topology> PacketEngine<T> {
     /// Returns the time of the next change.
@@ -43,49 +42,21 @@ impl<T: Topology> PacketEngine<T> {
 }
 
 impl Hosts {
-    /// True if the flow's application has endless data.
-    fn endless(&mut self, flow: FlowId) -> bool {
-        let (class, index) = self.network.class_of(flow);
-        let tcp = class.tcp.as_mut();
-        tcp.is_some_and(|tcp| tcp.senders.endless(index))
-    }
-
     /// Runs the first `active` flows of a traffic and stops the other ones.
     pub fn set_active(&mut self, now: Time, traffic: usize, active: u32) {
         let class = &mut self.network.classes[traffic];
-        class.application.set_active(active);
         let first = class.first;
-        let transfers = class.most_connections > 0;
-        for flow in class.flows() {
-            let wanted = flow.offset_from(first) < active;
-            let was_stopped =
-                std::mem::replace(&mut self.network.flows[flow.index()].stopped, !wanted);
-            let running = self.network.flows[flow.index()].next_act.is_some()
-                || self.endless(flow)
-                // The application may be waiting for the end of a transfer.
-                || transfers && !was_stopped;
-            if running && !wanted {
-                // A transfer ends by itself.
-                if !transfers {
-                    self.close(flow);
-                }
-                self.network.flows[flow.index()].next_act = None;
-            } else if wanted && !running {
-                let stop = self.network.flows[flow.index()].stop;
-                let class = &mut self.network.classes[traffic];
-                let act = class
-                    .application
-                    .first(flow.offset_from(first), now, stop)
-                    .map(|act| Act {
-                        // The flow may have run before, so that it needs a new connection.
-                        action: match act.action {
-                            Action::Open => Action::Fresh,
-                            other => other,
-                        },
-                        ..act
-                    });
-                self.network.flows[flow.index()].next_act = act;
-                self.schedule_act(flow);
+        let (tcp, routes) = (&mut class.tcp, &self.network.routes);
+        let switches = class.script.set_active(now, active, |flow| {
+            let sender = routes[first.nth(flow).index()].sender;
+            tcp.as_mut().is_some_and(|tcp| tcp.senders.endless(sender))
+        });
+        for (flow, switch) in switches {
+            let flow = first.nth(flow);
+            match switch {
+                Switch::Closes => self.close(flow),
+                Switch::Starts(Some(at)) => self.set_alarm(at, Alarm::Act(flow)),
+                Switch::Starts(None) => {}
             }
         }
     }
