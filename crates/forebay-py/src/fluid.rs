@@ -192,7 +192,13 @@ pub fn windows(sawtooth: bool) -> Windows {
 /// Converts an error in a model's parameter to a `ScenarioError` that names the file.
 pub fn refused(file: &str, error: &ParamError) -> PyErr {
     let (text, line) = (format!("{file}: {error}"), None::<usize>);
-    ScenarioError::new_err((text, file.to_owned(), line, error.key.clone(), error.expected.clone()))
+    ScenarioError::new_err((
+        text,
+        file.to_owned(),
+        line,
+        error.key.clone(),
+        error.expected.clone(),
+    ))
 }
 
 record! {

@@ -140,8 +140,9 @@ def one_of(names: Iterable[str], name: object = "") -> str:
         For example "one of codel, pie (did you mean "pie"?)"; a single name stands for itself.
     """
     known = list(names)
-    text = known[0] if len(known) == 1 else f"one of {', '.join(known)}"
-    return f"{text}{hint(str(name), known)}"
+    if len(known) == 1:
+        return known[0]
+    return f"one of {', '.join(known)}{hint(str(name), known)}"
 
 
 #: A word of a command line, with its quotes.

@@ -279,7 +279,7 @@ def _map_axis(rate: str, rtt: str) -> str:
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt are both ranges; expected one of them")
     if DOTS not in rate and DOTS not in rtt:
-        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected one here or in --rate')
+        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected a range here or in --rate')
     return "rate" if DOTS in rate else "rtt"
 
 

@@ -514,11 +514,11 @@ def test_without_standard_error_it_runs(scenario: Path) -> None:
         (["suite", "rfc7928", "--page", ""], '--page: "" is not valid; expected a path'),
         (
             ["run", "two.toml", "--law", "pike"],
-            '--law: "pike" is not valid; expected one of red, ',
+            '--law: "pike" is not valid; expected one of pi, droptail, red, ',
         ),
         (
             ["run", "two.toml", "--aqm", "pike"],
-            '--law: "pike" is not valid; expected one of red, ',
+            '--law: "pike" is not valid; expected one of pi, droptail, red, ',
         ),
         (
             ["run", "two.toml", "--seeds", "0"],

@@ -167,7 +167,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--set", "beta=2"], "beta"),
         (
             ["pi", *LINK, "--set", "bta=0.2"],
-            '"bta": pi has no such goal or parameter; expected one of beta, target',
+            '"bta": pi has no such goal or parameter; expected one of beta, target, ',
         ),
         (["pi", *LINK, "--set", "beta"], "KEY=VALUE"),
         (["pi", "--rate", "15", "--flows", "60", "--rtt", "200ms"], "rate"),

@@ -80,7 +80,7 @@ def test_every_command_that_draws_knows_the_style(cli: Cli, scenario: Path, tmp_
 def test_an_unknown_style_is_refused(cli: Cli, scenario: Path) -> None:
     done = cli("run", scenario.name, "--style", "poster")
     assert done.returncode == 2
-    assert done.stderr.startswith('error: --style: "poster" is not a style; choose screen, paper')
+    assert done.stderr.startswith('error: --style: "poster" is not valid; expected one of screen, ')
 
 
 def test_laws_differ_without_colours(scenario: Path, paper: None) -> None:

@@ -120,7 +120,8 @@ def test_on_another_system_a_line_says_so(
         ),
         (
             scenario(FTP.format(flows=1) + 'access = "1Mbit/s"\n'),
-            r"traffic.0.access: .*at least the bottleneck's rate",
+            r"traffic.0.access: .1Mbit.s. is not valid; "
+            "expected at least the rate of the bottleneck",
         ),
         (
             scenario(FTP.format(flows=1) + 'ecn = "l4s"\n'),
@@ -132,7 +133,7 @@ def test_on_another_system_a_line_says_so(
         ),
         (
             scenario(FTP.format(flows=1), '[kernel]\nsysctls = { "vm.swappiness" = 1 }\n'),
-            "kernel.sysctls: .*names under net",
+            "kernel.sysctls: .* is not valid; expected a sysctl below net",
         ),
         (
             scenario(PROGRAM + 'client = "true"\nfiles = "not here"\n'),

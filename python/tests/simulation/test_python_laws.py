@@ -269,12 +269,13 @@ def test_a_scenario_names_a_prototype_and_its_parameters(
         (
             "gain",
             "1",
-            "unknown key; expected one of kind, label, queue, gains, interval, target, high",
+            "unknown key; expected one of kind, label, queue, gains, interval, target, high "
+            r'\(did you mean "gains"\?\)',
         ),
         (
             "interval",
             "1h",
-            '"1h" is not valid; expected a number of seconds or a time .*, from 1us to 60s',
+            "3600.0 is not valid; expected a number of seconds or a time .*, from 1us to 60s",
         ),
     ],
 )

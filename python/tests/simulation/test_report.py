@@ -160,7 +160,7 @@ def test_axes_have_units_and_a_legend(result: Result) -> None:
         text = text_of(result.plot(kind))
         for one in texts:
             assert one in text, (kind, one, text)
-    with pytest.raises(ValueError, match='kind: "pie" is not valid; expected queue, loss'):
+    with pytest.raises(ValueError, match='kind: "pie" is not valid; expected one of queue, loss'):
         result.plot("pie")  # type: ignore[arg-type]
 
 

@@ -245,7 +245,7 @@ def test_traces_may_be_swept_and_set(tmp_path: Path) -> None:
     ("contents", "expected"),
     [
         (None, '"cell.down" is not valid; expected a readable file'),
-        ("", "without a time above 0"),
+        ("", '"cell.down" has no time above 0; expected times in ms, one per line'),
         ("0\n5ms\n", '"5ms" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
         ("3\n2\n", '"2" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
         ("folder", '"cell.down" is not valid; expected a readable file'),

