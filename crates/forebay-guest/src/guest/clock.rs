@@ -47,6 +47,11 @@ impl GuestClock {
         })
     }
 
+    /// Returns the start of the run on CLOCK_MONOTONIC, in ns.
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
     /// Returns the present time.
     pub fn now(&self) -> Time {
         Time::from_nanos(nanos(Clocks::CLOCK_MONOTONIC) - self.start_ns)
