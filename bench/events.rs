@@ -14,7 +14,7 @@ use forebay_sim::events::{EventQueue, LineCounts};
 use forebay_units::{Rng, Span, Time};
 
 /// As large as a packet on its way.
-type Event = [u32; 5];
+type Event = [u32; 4];
 
 const HOLDS: u32 = 2_000_000;
 const DELAY: Span = Span::from_millis(50);
@@ -72,7 +72,7 @@ fn on_lines(count: usize, in_flight: u64, spacing: Span) -> f64 {
     let mut len = 0;
     let mut turn = 0;
     hold(in_flight, |time, event: Event| {
-        events.push_on(turn, time, event);
+        events.push_on(turn, time, event, ());
         turn = (turn + 1) % count;
         len += 1;
         if len <= in_flight {

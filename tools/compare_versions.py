@@ -77,12 +77,15 @@ class Text(HTMLParser):
         self.skipped = 0
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:  # noqa: ARG002
+        """Note the start of an element whose text is not compared."""
         self.skipped += tag in ("script", "style", "svg")
 
     def handle_endtag(self, tag: str) -> None:
+        """Note the end of an element whose text is not compared."""
         self.skipped -= tag in ("script", "style", "svg")
 
     def handle_data(self, data: str) -> None:
+        """Add the words of a text."""
         if not self.skipped:
             self.words += data.split()
 

@@ -63,6 +63,7 @@ class Stamp:
     commit: str
 
     def __str__(self) -> str:
+        """Return the line that a page shows."""
         return f"*Results version {self.version}, commit `{self.commit}`.*"
 
 

@@ -128,11 +128,13 @@ def tc_words(
     header_bytes: int,
     held: bool,
 ) -> TcWords | None:
-    """The qdisc of Linux that a law is in its queue; None where Linux has none. `queue` is as a
-    scenario writes it, and None for the one that the law comes in; one of the buffers is given.
-    `header_bytes` is what tc counts of a packet besides `packet_bytes`; `held`, whether a shaper
-    leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a
-    parameter that the qdisc does not have."""
+    """Return the words of the Linux qdisc for a law; None if Linux has none.
+
+    `queue` is in the notation of a scenario, or None for the law's own queue; one of the buffers is
+    given. `header_bytes` are the bytes that tc counts for a packet besides `packet_bytes`. `held`
+    is true if a shaper such as tbf leaves the packet that it sends in the qdisc. Raises
+    `ScenarioError` for a parameter that the qdisc does not have.
+    """
 
 class LawTwin:
     """The numbers of a law's header for the kernel."""
@@ -161,8 +163,11 @@ def law_twin(
     buffer_pkts: float,
     packet_bytes: int,
 ) -> LawTwin | None:
-    """A law in fixed point; None where the kernel has no header of it. Raises `ScenarioError` for a
-    parameter that is unknown, does not fit the link, or would saturate."""
+    """Return a law in fixed point; None if the kernel has no header of it.
+
+    Raises `ScenarioError` for a parameter that is unknown, does not fit the link, or would
+    saturate.
+    """
 
 def schema() -> str: ...
 
@@ -174,7 +179,7 @@ class KeyInfo(TypedDict):
     required: bool
     min: float | None
     max: float | None
-    allowed: str
+    expected: str
     doc: str
 
 def keys() -> list[KeyInfo]: ...
@@ -199,14 +204,14 @@ def plan(
     programs: bool = False,
     external: bool = False,
 ) -> Plan:
-    """Every point of a scenario, or those of `rows`, each with what the sweep's keys are set to and
-    with `gains` for the laws that ask for numbers there.
+    """Return the plan of every point of a scenario, or of those in `rows`.
 
-    `laws` are names, and prototypes: `forebay.scenario.python_laws` says what those have; the
-    file's take no part `without_own_laws`. `read` gives what is in a file that the scenario names,
-    or None. `link` moves the scenario from one link to another. `external` says that the caller
-    sends the packets of external traffic. Without rows, ranges are drawn by
-    `forebay.scenario.axes`; `forebay.experiment.automatic_gains` designs laws that ask for it.
+    `gains` are the numbers of the laws that ask for them. `laws` are names and prototypes, which
+    `forebay.scenario.python_laws` describes; with `without_own_laws` those of the file are left
+    out. `read` returns the contents of a file that the scenario names, or None. `link` moves the
+    scenario from one link to another. `external` is true if the caller sends the packets of
+    external traffic. Without rows, `forebay.scenario.axes` draws ranges;
+    `forebay.experiment.automatic_gains` designs laws that ask for it.
     """
 
 class Sweep:
@@ -233,10 +238,12 @@ class Sweep:
     samples: int
     def __len__(self) -> int: ...
     def row(self, index: int) -> list[Any]:
-        """What a point sets, by its number; the last key is fastest."""
+        """Return the settings of a point by its number; the last key is fastest."""
     def gains_requests(self, row: Sequence[object]) -> list[GainsRequest]:
-        """The laws that ask for numbers at the point of this row. Senders that the sweep compares
-        ask alike."""
+        """Return the laws that ask for numbers at the point of this row.
+
+        Senders that the sweep compares ask alike.
+        """
     def plan(self, rows: Sequence[Sequence[object]], gains: Sequence[PointGains] = ...) -> Plan: ...
 
 class GainsRequest:
@@ -480,8 +487,10 @@ class ChangeInfo:
     params: list[tuple[str, Parameter]]
 
 class PointInfo:
-    """A point of the sweep; without a sweep there is one, with an empty label. Of real traffic,
-    a direction of the link."""
+    """A point of the sweep, or a direction of a real link.
+
+    Without a sweep there is one point, with an empty label.
+    """
 
     def __init__(
         self,
@@ -534,11 +543,13 @@ class Plan:
     kernel_keys: list[str]
     keeps_packets: bool
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
-        """What the runs at a point depend on beside the seed: a text for the point, and one for
-        each law; None for a prototype. How a scenario is spelled is in none of them."""
+        """Return what the runs at a point depend on besides the seed.
+
+        The result is a text for the point, and one for each law; None for a prototype. The spelling
+        of a scenario is in none of them.
+        """
     def starts_s(self, point: int, traffic: int, seed: int) -> list[float]:
-        """Return the times at which the flows of a traffic start at a point, as the simulator
-        draws them for this seed."""
+        """Return the times at which the flows of a traffic start at a point with this seed."""
     def start(
         self,
         threads: int,
@@ -546,13 +557,14 @@ class Plan:
         samples: bool = True,
         only: Collection[tuple[int, int, int]] | None = None,
     ) -> Batch:
-        """Starts every run in background threads; without `samples`, runs keep only metrics.
+        """Start every run in background threads; without `samples`, runs keep only metrics.
 
         `only` leaves out all but these (point, law, seed), the first two as indices.
         """
     def fluid_classes(self, point: int) -> list[str]:
-        """Labels of the classes that the fluid model has at a point, in the order of its columns.
-        Raises `ScenarioError` for what the fluid cannot express.
+        """Return the labels of the fluid model's classes at a point, in the order of its columns.
+
+        Raises `ScenarioError` for a scenario that the fluid model cannot express.
         """
     def start_fluid(
         self,
@@ -563,19 +575,24 @@ class Plan:
         samples: bool = True,
         only: Collection[tuple[int, int, int]] | None = None,
     ) -> Batch:
-        """As `start`, by the fluid model; with `sawtooth`, windows are described more closely than
-        by the published equations. Raises `ScenarioError` for what it cannot express.
+        """Start every run of the fluid model in background threads, like `start`.
+
+        With `sawtooth`, windows are described more closely than by the published equations. Raises
+        `ScenarioError` for a scenario that the model cannot express.
         """
     def check_fluid(self, *, sawtooth: bool = False, step: str = "auto") -> None:
-        """Raises `ScenarioError` for what the fluid cannot express, of any law at any point."""
+        """Raise `ScenarioError` if the fluid model cannot express a law at a point."""
     def network(self, seed: int) -> Network:
-        """The first point under its first law, with external traffic for the caller."""
+        """Return the network of the first point under its first law, with external traffic."""
 
     def session(
         self, seed: int, *, set_point: str | None = None, interval: str = "10ms"
     ) -> Session:
-        """One run of the first law at the first point; with a `set_point`, the caller steers a law
-        around it in place of that law, whose controller samples each `interval`."""
+        """Return a run of the first law at the first point that waits after each sample.
+
+        With a `set_point`, the caller steers another law around it, whose controller samples each
+        `interval`.
+        """
 
 class Batch:
     done: bool
@@ -649,8 +666,10 @@ class ClassObserved:
     delay_packets: NDArray[np.uint64]
 
 class TrafficObserved:
-    """What one traffic got of a link, and what its packets met there; `metrics` by the names of
-    `traffic_metrics`."""
+    """The results of one traffic at a link, and the fate of its packets there.
+
+    The keys of `metrics` are the names of `traffic_metrics`.
+    """
 
     def __init__(self, traffic: int, metrics: dict[str, float]) -> None: ...
     #: index into the point's traffic
@@ -678,10 +697,10 @@ class GoodputSeries:
     columns: list[NDArray[np.float32]]
 
 class Run(Observed):
-    """One finished run: the observations at its links, and as attributes of its own those at the
-    link under test.
+    """A finished run with the observations at its links.
 
-    `point` and `law` are indices into the plan.
+    Those at the link under test are attributes of the run itself. `point` and `law` are indices
+    into the plan.
     """
 
     def __init__(self, point: int, law: int, seed: int, links: Sequence[Observed]) -> None: ...
@@ -702,7 +721,7 @@ class Fault:
     def __init__(
         self, point: int, law: int, seed: int, message: str, *, of_law: bool = False
     ) -> None:
-        """A run that another engine could not make."""
+        """Create the record of a run that another engine could not make."""
 
 def guest_check(plan: Plan) -> None: ...
 def guest_orders(
@@ -715,8 +734,10 @@ def guest_orders(
     several_calls: bool = False,
     folder: str = "/",
 ) -> tuple[str, bool, list[bytes]]:
-    """What a guest is told of a run as JSON, whether its queue is the kernel's, and the files that
-    the scenario names. `several_calls` says that the guest's kernel takes them at one time."""
+    """Return the orders of a guest as JSON, whether its queue is the kernel's, and its files.
+
+    `several_calls` is true if the guest's kernel takes several system calls at one time.
+    """
 
 def guest_run(
     plan: Plan,
@@ -729,7 +750,7 @@ def guest_run(
     kernels: bool,
     samples: bool = True,
 ) -> tuple[Run, str]:
-    """The run that a guest has left in a folder, and its outcome as JSON. Raises RuntimeError."""
+    """Return a guest's run from its folder, and its outcome as JSON. Raises `RuntimeError`."""
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
@@ -844,11 +865,10 @@ class LawModel:
         """The goal or parameter that makes a designed loop slower where it is smaller."""
     @property
     def coupling(self) -> float | None:
-        """k of a law that couples the probabilities of classic flows and of those of L4S."""
+        """K of a law that couples the probabilities of classic flows and of those of L4S."""
     @property
     def rate_control(self) -> tuple[float, float, float, float] | None:
-        """Utilisation, k_p, k_i and k_d of a law that acts on rates; None for one that acts on
-        the queue."""
+        """Return utilisation, k_p, k_i and k_d of a law that acts on rates; None for any other."""
     def operate(
         self, flows: float, propagation_s: float
     ) -> tuple[OperatingPoint, LinearModel] | None:
@@ -871,20 +891,24 @@ class LawModel:
         *,
         marked: bool = False,
     ) -> DesignedLaw | None:
-        """The law's design rule at the wanted queue, in packets or as a text, where the link's
-        flows need this probability (the point's own if None), and live on marks if `marked`; None
-        without one."""
+        """Return the design of the law's rule at a queue; None without a rule.
+
+        The queue is in packets, or a text. `probability` is what the link's flows need, by default
+        that of the point; `marked` is true if they respond to marks.
+        """
     def fitted(self, rtt_s: float) -> list[tuple[str, str]]:
-        """What must be another on this link, of a law without a design rule: name and value."""
+        """Return the parameters that a law without a design rule needs on this link."""
 
 def windows_pkts(
     window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Windows at rest in packets, of probabilities and round trips; `window_law` as `--tcp` of
-    designs names it. Raises `ValueError` for one that there is not."""
+    """Return the equilibrium windows in packets at these probabilities and RTTs.
+
+    `window_law` is a name of `--tcp` in designs. Raises `ValueError` for an unknown one.
+    """
 
 def least_window_pkts(window_law: str) -> float:
-    """The least window that a sender keeps."""
+    """Return the smallest window that a sender keeps, in packets."""
 
 def window_motions(
     window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
@@ -895,9 +919,11 @@ def window_motions(
     NDArray[np.float64],
     NDArray[np.float64],
 ]:
-    """(a, b, e, c) of windows around their rest, with a row for each:
-    x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', as ACKs come,
-    0 where at W/R."""
+    """Return (a, b, e, c) of windows around their equilibria, with a row for each.
+
+    x' = a·x + b·δp(t − R) + e·δR and δW = c·x. The last element is 1 if packets leave at W/R + W',
+    as ACKs arrive, and 0 if they leave at W/R.
+    """
 
 def cubic_share(probability: float, rtt_s: float) -> float:
     """How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region."""
@@ -918,24 +944,30 @@ class FlowModel:
         rtt_ratios: Sequence[float],
         l4s: tuple[float, float, bool] | None = None,
     ) -> FlowModel:
-        """Classes with window laws and round trips of their own: `shares` are of the flows,
-        `rtt_ratios` of each round trip without a queue to the mean. `l4s`: flows of L4S besides,
-        of the mean round trip: how many, k of their coupling, and whether they have a queue of
-        their own. Raises `ValueError` for a
-        window law that there is not, and lists of different lengths."""
+        """Return flows with window laws and RTTs of their own.
+
+        `shares` are the classes' shares of the flows, and `rtt_ratios` the ratios of their RTTs
+        without a queue to the mean. `l4s` describes L4S flows with the mean RTT: their number, the
+        factor k of their coupling, and whether they have a queue of their own. Raises `ValueError`
+        for an unknown window law and for lists of different lengths.
+        """
     def operating_point(
         self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
     ) -> OperatingPoint:
-        """These flows on a link with a queue: the probability that they need, and how many flows
-        of Reno need the same."""
+        """Return the operating point of these flows on a link with a queue.
+
+        It has the probability that they need, and the number of Reno flows that need the same.
+        """
     def settle(
         self, law: LawModel, flows: Sequence[float], propagation_s: float
     ) -> list[tuple[str, float | None, float | None, tuple[OperatingPoint, LinearModel] | None]]:
-        """How each number of flows with a mean round trip without a queue settles under a law, as
-        `LawModel.rest` has it of Reno's, with the point and the law's model of an equilibrium.
-        "small": a window would be less than its sender keeps. The point is that of as many flows
-        of Reno as need the same probability. Raises `ScenarioError` for a parameter of the law
-        that does not fit its link."""
+        """Return the equilibrium under a law for each number of flows with this mean RTT.
+
+        The kinds are those of `LawModel.rest`, and "small" if a window would be below the smallest
+        of its sender. The point is that of the number of Reno flows that need the same probability;
+        the model is that of the law. Raises `ScenarioError` for a parameter of the law that does
+        not fit its link.
+        """
 
 #: Gain, poles, shares of the poles (None for their product), and delay in s.
 PathColumns = tuple[
@@ -950,9 +982,11 @@ SamplerColumns = tuple[
 ]
 
 class Loops:
-    """Loops of one kind, and their gains at complex s. Every column is of one dimension and has one
-    number, or one for each loop. s has a row for each loop, or one for all, or many for a single
-    loop; what is found has as many rows."""
+    """Loops of one kind, and their gains at complex s.
+
+    Every column has one dimension, and one number or one for each loop. s has a row for each loop,
+    one row for all, or many for a single loop; the result has as many rows.
+    """
 
     def __init__(
         self,
@@ -962,8 +996,11 @@ class Loops:
         hybrid: bool,
         folds: Sequence[int] | None,
     ) -> None:
-        """`folds` are the terms of Poisson's sum that are counted besides the first; None for as
-        many as are enough. Raises `ValueError` for columns of different lengths."""
+        """Create loops from columns.
+
+        `folds` are the alias terms that are counted besides the first one; None for as many as are
+        enough. Raises `ValueError` for columns of different lengths.
+        """
     def plant(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """G(s): gain, poles and delay."""
     def pulse(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -975,13 +1012,15 @@ class Loops:
     def loop_gain(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """L, whose 1 + L is zero at the roots of the closed loop."""
     def sensitivity(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """What a sine on the queue becomes in the closed loop."""
+        """Return the sensitivity function of the closed loop."""
     def unstable_roots(self) -> list[int | None]:
-        """How many roots of each closed loop grow, by Nyquist's count past any number of integrals;
-        None where one is on the edge, to rounding. The law's own poles are stable, or at z = 1."""
+        """Return the number of growing roots of each closed loop, by Nyquist's criterion.
+
+        Loops may have any number of integrals. The number is None if a root is on the edge, to
+        rounding. The law's own poles are stable, or at z = 1.
+        """
     def counted_folds(self, s: NDArray[np.complex128], least_share: float) -> list[int]:
-        """Which of the terms of Poisson's sum are more than this share of what the sampler sees, at
-        any of these s of any loop."""
+        """Return the alias terms above this share of the sampled signal at any s of any loop."""
 
 def step_response(
     decay: NDArray[np.complex128],
@@ -995,11 +1034,14 @@ def step_response(
     change: float,
     steps: int,
 ) -> NDArray[np.float64]:
-    """Deviation of the queue at each of `steps` + 1 times after a change of this size at the
-    plant's input. A mode keeps `decay` of itself over a step, and gains `new` times the input that
-    is held `delay_steps` before and `old` times that of a step before. `smoothing`: share of the
-    way that the average goes to the queue in a step; None without one. `direct`: gain of what acts
-    at once. `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, …."""
+    """Return the deviation of the queue at `steps` + 1 times after a step at the plant's input.
+
+    A mode keeps `decay` of itself over a step, and gains `new` times the input that is held
+    `delay_steps` before and `old` times that of a step before. `smoothing` is the share of the
+    difference by which the average approaches the queue in a step; None without an average.
+    `direct` is the gain of a signal that acts at once. `sampled` has the steps of each sample, and
+    numerator and denominator in z⁰, z⁻¹, ….
+    """
 
 def saturated_moments(
     noise: NDArray[np.float64],
@@ -1013,12 +1055,15 @@ def saturated_moments(
     rest_probability: float,
     unseen: int,
 ) -> tuple[float, float, float, float]:
-    """A loop driven by noise whose queue and probability do not go below zero, for many queues at
-    once: mean queue, its deviation, mean of what it would have been below zero, deviation of the
-    probability. `noise` has a row for each step and a normal number for each queue; it moves a
-    queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later. `decay`:
-    what a deviation keeps of itself in a step. `answers`: packets for each step of probability, and
-    steps of their delay, by each path. `unseen`: steps that are not counted."""
+    """Return moments of loops that are driven by noise and stay above zero.
+
+    The moments are the mean queue, its standard deviation, the mean length that was cut off below
+    zero, and the standard deviation of the probability. `noise` has a row for each step and a
+    normal number for each queue; it moves a queue by the first of `kicks_pkts` at once, and by the
+    second `round_trip_steps` later. A deviation keeps `decay` of itself in a step. `answers` are
+    the packets for each step of probability, and the delay in steps, of each path. `unseen` steps
+    are not counted.
+    """
 
 class MeasureEntry(TypedDict):
     """A number that is taken from a run; a value times `scale` is in `unit`."""
@@ -1035,7 +1080,7 @@ def metrics() -> list[MeasureEntry]:
     """Metrics of every run, in the order of tables."""
 
 def measures() -> list[MeasureEntry]:
-    """What claims can ask for: metrics first."""
+    """Return every measure that a claim can name, the metrics first."""
 
 def traffic_metrics() -> list[MeasureEntry]:
     """Those of every traffic of a link that several cross."""
@@ -1052,10 +1097,10 @@ def measure(
     target_pkts: float | None,
     traffic: list[tuple[bool, list[float]]],
 ) -> float:
-    """A measure of the samples in `window`, two times in s.
+    """Return a measure of the samples in `window`, two times in s.
 
-    `traffic`: whether each is TCP, and its round-trip times in s. Raises `ScenarioError` for a
-    measure that there is not, or one of a column that the law does not report.
+    `traffic` has, for each traffic, whether it is TCP, and its RTTs in s. Raises `ScenarioError`
+    for an unknown measure, and for one of a column that the law does not report.
     """
 
 class Conditions:
@@ -1074,9 +1119,9 @@ class Conditions:
     def active_flows(self, at: tuple[int, float, int], queue_pkts: float) -> float:
         """Flows that have room for ten packets each with this queue."""
     def space(self, law: str) -> SearchSpace | None:
-        """What the linear model may search of a law; None for a law without such a model."""
+        """Return the search space of the linear model; None for a law without such a model."""
     def listed(self, law: str) -> list[list[tuple[str, float | str]]]:
-        """Settings of a law that only packets can judge."""
+        """Return the settings that only packet simulations can judge."""
 
 class SearchSpace:
     """Axes, and what a point on them means; a point has one value for each axis."""
@@ -1090,17 +1135,20 @@ class SearchSpace:
     def adapted(
         self, point: Sequence[float], at: tuple[int, float, int], flows: float
     ) -> list[tuple[str, float | str]]:
-        """What the law sets by itself under a condition with this number of active flows."""
+        """Return the settings that the law adapts by itself to this number of active flows."""
 
 def quantity(key: str, text: str, kind: str) -> float:
-    """A "time" in s, a "rate" in bit/s, a "size" in bytes or a "queue" in packets."""
+    """Return a "time" in s, a "rate" in bit/s, a "size" in bytes or a "queue" in packets."""
 
 def number_and_unit(text: str) -> tuple[float, str] | None:
-    """A number or a quantity such as "15Mbit/s" in its base unit ("s", "bit/s", "B", "p", "%", or
-    empty for a plain number), and that unit; None for another text."""
+    """Return a number in its base unit, and that unit; None for another text.
+
+    A quantity such as "15Mbit/s" has the unit "s", "bit/s", "B", "p" or "%"; the unit of a plain
+    number is empty.
+    """
 
 def set_point_pkts(key: str, text: str, rate_bps: int, packet_bytes: int) -> float:
-    """The queue in packets that a set-point such as "50p" or "15ms" means at this link."""
+    """Return the queue in packets of a set-point such as "50p" or "15ms" at this link."""
 
 def critical_load_time_s(beta: float, rtt_s: float) -> float:
     """1/K_rc above which self-tuning is stable (staqm theorem 1); inf where none is."""
@@ -1108,7 +1156,7 @@ def critical_load_time_s(beta: float, rtt_s: float) -> float:
 def averaging_design(
     phase_margin: float, crossover: float, point: OperatingPoint
 ) -> dict[str, float]:
-    """An averaging law by staqm appendix D: k_red, l_red, w_q, q_d, omega_g."""
+    """Return the averaging law of staqm appendix D: k_red, l_red, w_q, q_d and omega_g."""
 
 class LinkOptionInfo(TypedDict):
     """An option of a link; `type` is flag, integer, text or table, `group` link, up or run."""
@@ -1371,32 +1419,34 @@ class Network:
     #: of the last event, or of the last packet that was sent after it
     now_s: float
     def most_bytes(self, flow: int) -> int:
-        """The longest payload of a flow, in bytes; 0 where there is no such flow."""
+        """Return the longest payload of a flow, in bytes; 0 for an unknown flow."""
 
     def send(
         self, flow: int, end: str, payload: object, length: int, *, now_s: float, ecn: str
     ) -> None:
-        """Sends `payload`, of so many bytes, from an end of a flow. Raises `ScenarioError`."""
+        """Send a payload of this many bytes from an end of a flow. Raises `ScenarioError`."""
 
     def poll(self, until_s: float) -> Delivered | Lost | None:
-        """Lets time pass until a packet arrives or is lost; None where nothing happens up to
-        `until_s`."""
+        """Advance the time until a packet arrives or is lost, or until `until_s` with None."""
 
     def record(
         self,
         capture: str | os.PathLike[str] | None = None,
         events: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Record what becomes of the caller's packets from now on, in these files; with neither,
-        end a recording. Raises `OSError`."""
+        """Record the fate of the caller's packets from now on in these files.
+
+        Without a file, the recording ends. Raises `OSError`.
+        """
 
     def finish(self) -> Observed:
-        """Run to the end of the scenario, and return the metrics and samples that a run has. Raises
-        `OSError` where a recording is not whole."""
+        """Run to the end of the scenario, and return the metrics and samples of the run.
+
+        Raises `OSError` if a recording is not complete.
+        """
 
 class Session:
-    """One run that waits after each sample: `Plan.session` makes it. The caller may steer its
-    law."""
+    """A run that waits after each sample, made by `Plan.session`. The caller may steer its law."""
 
     interval_s: float
     duration_s: float
@@ -1412,11 +1462,13 @@ class Session:
         """Signals every packet with this probability from now on."""
 
     def control(self, k_p: float, k_i: float, k_d: float = 0.0) -> None:
-        """Lets a PID controller move the probability from now on: `k_p` per packet, `k_i` per
-        packet and second, `k_d` in seconds per packet."""
+        """Let a PID controller set the probability from now on.
+
+        `k_p` is per packet, `k_i` per packet and second, and `k_d` in seconds per packet.
+        """
 
     def step(self) -> Step:
-        """Runs until the next sample. Raises `RuntimeError` at the end of the run."""
+        """Run until the next sample. Raises `RuntimeError` at the end of the run."""
 
     def finish(self) -> Observed:
-        """Runs to the end, and gives the metrics and samples that a run of the same law has."""
+        """Run to the end, and return the metrics and samples of the run."""

@@ -1,5 +1,8 @@
-"""Structure of the source: no import cycles, rooms in order, a law named in its own file alone, and
-the lints and the Rust version that the workspace declares."""
+"""Structure of the source, which four checks hold.
+
+There are no import cycles, rooms are in order, a law is named in its own file alone, and the lints
+and the Rust version are those that the workspace declares.
+"""
 
 from __future__ import annotations
 

@@ -160,9 +160,9 @@ def use(installed: Installation) -> Iterator[str]:
     if "such as pi-pd/load" not in forebay("run", "pi-pd/laod", status=2):
         yield "forebay run pi-pd/laod: proposes no name"
     gains = ("--rate", "15Mbit/s", "--packet", "500B", "--flows", 60, "--rtt", "200ms")
-    if "phase margin" not in forebay("design", "pi", *gains, "--target", "175p"):
+    if "phase margin" not in forebay("design", "pi", *gains, "--target", "175p", "--out", "gains"):
         yield "forebay design: shows no phase margin"
-    if not list((folder / "results" / "design-pi").glob("*.toml")):
+    if not list((folder / "gains").glob("*.toml")):
         yield "forebay design: writes no scenario"
     forebay("fluid", "fluid/load-step", "--law", "pi", "--json")
     # A slow link has fewer packets; its numbers are not the paper's.

@@ -65,6 +65,7 @@ class Finding:
     text: str
 
     def __str__(self) -> str:
+        """Return the place and the text in one line."""
         return f"{self.place}: {self.text}"
 
 

@@ -199,7 +199,7 @@ MAP = File(
         ("rtt_s", "s", "RTT; if `--rate` is a range, `rate_bps` in bit/s instead"),
         ("gain_margin_db", "dB", "gain margin; null if there is no equilibrium"),
         ("stable", "", "True if the loop is stable; null if there is no equilibrium"),
-        ("rest", "", "where the queue rests"),
+        ("rest", "", "kind of equilibrium, such as linear, empty or full"),
     ],
 )
 

@@ -298,14 +298,14 @@ def _section(title: str, keys: list[KeyInfo], shared: list[Shared], part: str, m
         [
             f"`{key['name']}`",
             "required" if key["required"] else (key["default"] or ""),
-            key["allowed"],
+            key["expected"],
             bounds(key["min"], key["max"]),
             key["doc"],
         ]
         # `kind` comes first: it decides the other keys.
         for key in sorted(own, key=lambda key: key["name"] != "kind")
     ]
-    body = markdown_table(["key", "default", "allowed", "range", "meaning"], rows) if rows else ""
+    body = markdown_table(["key", "default", "value", "range", "meaning"], rows) if rows else ""
     also = [
         f"[{_plain(group.title)}](#{_anchor(group.title)})"
         + (f": {_names(group.keys)}" if part == "link" else "")

@@ -112,7 +112,7 @@ impl<P: Packet> Band<P> {
             // The packet joins the queue before it is judged, because most packets pass. The law
             // sees only the view, which does not count the packet yet.
             self.queue.push((packet, now));
-            let verdict = self.law.arrive(now, &self.view, &meta, true);
+            let verdict = self.law.judge_arrival(now, &self.view, &meta);
             if verdict != Verdict::Pass {
                 is_queued = self.signal_newest(verdict, meta.signal, now, class, sink);
             }

@@ -166,8 +166,8 @@ pub fn fits_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), Pa
     if pkts <= site.buffer_pkts {
         return Ok(());
     }
-    let allowed = format!("at most {}", site.buffer_as(set_point));
-    Err(ParamError::new(key, format!("\"{set_point}\""), allowed))
+    let expected = format!("at most {}", site.buffer_as(set_point));
+    Err(ParamError::new(key, format!("\"{set_point}\""), expected))
 }
 
 /// Refuses a buffer that is not bounded in packets, for laws that divide by the buffer size.
@@ -178,9 +178,7 @@ pub fn needs_packet_buffer(key: &str, set_point: SetPoint, site: &Site) -> Resul
     if site.buffer_pkts.is_finite() {
         return Ok(());
     }
-    Err(ParamError::new(
-        key,
-        format!("\"{set_point}\" under a buffer in bytes"),
-        "a buffer in packets, since the law relates its error to it",
-    ))
+    let expected = "a buffer in packets, by which the law divides its error";
+    let error = ParamError::new(key, format!("\"{set_point}\""), expected);
+    Err(error.because("cannot be combined with a buffer in bytes"))
 }

@@ -225,7 +225,7 @@ pub trait DisciplineParams: Params + 'static {
     const KIND: &'static str;
     /// The discipline in a sentence.
     const TITLE: &'static str;
-    /// Where it was published.
+    /// The publication that describes the discipline.
     const SOURCE: &'static str;
 
     /// Returns true if every flow (or host) has a queue and a law of its own. A set-point then
@@ -267,7 +267,7 @@ pub struct DisciplineSpec {
     pub kind: &'static str,
     /// The discipline in a sentence.
     pub title: &'static str,
-    /// Where it was published.
+    /// The publication that describes the discipline.
     pub source: &'static str,
     /// Its declared parameters.
     pub params: &'static [ParamSpec],

@@ -3,7 +3,7 @@
 //! A new discipline needs a file in `disciplines/`, a `mod` line, and a line in the list below.
 
 use forebay_linux_tc::{Tc, TcSite};
-use forebay_units::{nearest, ParamError, ParamSpec, ParamValues, Params, QueueSite, Value};
+use forebay_units::{one_of, ParamError, ParamSpec, ParamValues, Params, QueueSite, Value};
 
 use crate::discipline::{Discipline, DisciplineParams, DisciplineSpec, LawFactory, Packet};
 use crate::law_spec::LawSpec;
@@ -109,10 +109,7 @@ pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
     let spec = DISCIPLINES.iter().find(|spec| spec.kind == kind);
     spec.ok_or_else(|| {
         let kinds: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
-        match nearest(kind, &kinds) {
-            Some(near) => format!("{} (did you mean {near:?}?)", kinds.join(", ")),
-            None => kinds.join(", "),
-        }
+        one_of(&kinds, kind)
     })
 }
 

@@ -54,13 +54,19 @@ impl LawDriver {
         has_room: bool,
     ) -> Verdict {
         let verdict = match self.watches_arrivals {
-            true => self.law.on_enqueue(now, queue, packet, &mut self.rng),
+            true => self.judge_arrival(now, queue, packet),
             false => Verdict::Pass,
         };
         if !has_room {
             self.law.on_overflow(now, queue);
         }
         verdict
+    }
+
+    /// Returns the verdict of a law that watches arrivals on a packet that has room.
+    #[inline(always)]
+    pub fn judge_arrival(&mut self, now: Time, queue: &QueueView, packet: &PacketMeta) -> Verdict {
+        self.law.on_enqueue(now, queue, packet, &mut self.rng)
     }
 
     /// Returns the verdict on a packet that has been taken out of the queue.

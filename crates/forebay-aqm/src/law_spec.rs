@@ -18,7 +18,7 @@ pub struct LawSpec {
     pub kind: &'static str,
     /// The law in a sentence that begins with its name and a colon.
     pub title: &'static str,
-    /// Where the law was published.
+    /// The publication that describes the law.
     pub source: &'static str,
     /// The law's equation in one line, with the names of its parameters. q is the queue, C the
     /// link's rate, λ the arrival rate and N the number of flows. Empty if the law has no equation.

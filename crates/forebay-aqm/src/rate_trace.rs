@@ -39,21 +39,19 @@ impl RateTrace {
             match time.filter(|time| *time >= previous) {
                 Some(time) => times_ms.push(time),
                 None => {
-                    return Err(ParamError::new(
-                        key,
-                        format!("{} in line {} of {file:?}", quoted(line), i + 1),
-                        "a whole number of ms a line, none less than the one before",
-                    ));
+                    let text = format!("{} in line {} of {file:?}", quoted(line), i + 1);
+                    let expected = "a whole number of ms that is not below that of the line before";
+                    return Err(ParamError::new(key, text, expected));
                 }
             }
         }
         match times_ms.last() {
             Some(last) if *last > 0 => Ok(RateTrace { times_ms }),
-            _ => Err(ParamError::new(
-                key,
-                format!("{file:?} without a time above 0"),
-                "times in ms, one a line",
-            )),
+            _ => {
+                let expected = "times in ms, one per line, such as \"5\"";
+                let error = ParamError::new(key, format!("{file:?}"), expected);
+                Err(error.because("has no time above 0"))
+            }
         }
     }
 
@@ -126,19 +124,21 @@ mod tests {
 
     #[test]
     fn an_error_names_the_wrong_line() {
-        for (text, quoted) in [
-            ("1\n2\nx\n", "\"x\" in line 3 of \"a.down\""),
-            ("5\n4\n", "\"4\" in line 2 of \"a.down\""),
-            ("1\n-1\n", "\"-1\" in line 2 of \"a.down\""),
-            ("\u{1b}[2J\0\n", "binary data in line 1 of \"a.down\""),
-            ("", "\"a.down\" without a time above 0"),
-            ("0\n0\n", "\"a.down\" without a time above 0"),
+        let order = "a whole number of ms that is not below that of the line before";
+        let times = "times in ms, one per line, such as \"5\"";
+        let invalid = |line: &str| format!("{line} of \"a.down\" is not valid");
+        let empty = "\"a.down\" has no time above 0".to_owned();
+        for (text, fault, expected) in [
+            ("1\n2\nx\n", invalid("\"x\" in line 3"), order),
+            ("5\n4\n", invalid("\"4\" in line 2"), order),
+            ("1\n-1\n", invalid("\"-1\" in line 2"), order),
+            ("\u{1b}[2J\0\n", invalid("binary data in line 1"), order),
+            ("", empty.clone(), times),
+            ("0\n0\n", empty, times),
         ] {
             let error = RateTrace::parse(text.as_bytes(), "trace", "a.down").unwrap_err();
-            assert_eq!(
-                (error.key.as_str(), error.found.as_str()),
-                ("trace", quoted)
-            );
+            let message = format!("trace: {fault}; expected {expected}");
+            assert_eq!(error.to_string(), message);
         }
     }
 }

@@ -48,17 +48,17 @@ impl Estimation {
     pub fn twin_config(&self, rtt: Span, site: &Site) -> Result<Vec<Field>, ParamError> {
         let shortest = Span::from_secs_f64(4.0 * self.interval.as_secs_f64());
         if self.capacity_time < shortest {
-            let allowed = format!("at least {shortest}, four intervals, in fixed point");
+            let expected = format!("at least {shortest}, which is four intervals, in fixed point");
             return Err(ParamError::new(
                 "capacity_time",
                 self.capacity_time,
-                allowed,
+                expected,
             ));
         }
         let shortest = Span::from_millis(1);
         if rtt < shortest {
-            let allowed = format!("at least {shortest}, in fixed point");
-            return Err(ParamError::new("rtt", rtt, allowed));
+            let expected = format!("at least {shortest} in fixed point");
+            return Err(ParamError::new("rtt", rtt, expected));
         }
         let capacity_ns = self.capacity_time.as_secs_f64() * 1e9;
         let per_ns = 2f64.powi(fixed_point::PROBABILITY_BITS) / capacity_ns;
@@ -93,8 +93,8 @@ impl Estimation {
         const MAX_LOAD: f64 = 4.0;
         if start.load >= MAX_LOAD {
             let flows = MAX_LOAD * start.flows() / start.load;
-            let allowed = format!("less than {flows:.4}, in fixed point");
-            return Err(ParamError::new("flows", start.flows(), allowed));
+            let expected = format!("less than {flows:.4} flows in fixed point");
+            return Err(ParamError::new("flows", start.flows(), expected));
         }
         let bytes_per_s = start.capacity_pkts_per_s * site.packet.0 as f64;
         Ok(vec![

@@ -61,7 +61,7 @@ pub fn virtual_buffer_pkts(buffer: Packets, site: &Site) -> Result<f64, ParamErr
     Err(ParamError::new(
         "virtual_buffer",
         format!("\"{buffer}\""),
-        "more than zero packets, since the queue is bounded in bytes",
+        "more than zero packets, since the queue's own buffer is in bytes",
     ))
 }
 

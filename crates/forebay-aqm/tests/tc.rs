@@ -174,8 +174,8 @@ fn an_error_names_every_constant_that_differs() {
     let error = words("red", &[], &site()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "gentle: found true, allowed: false, which Linux's red always has, with wait = false, \
-         queue_in_bytes = true"
+        "gentle: true is not valid; expected false, which is constant in Linux's red, with \
+         wait = false, queue_in_bytes = true"
     );
 }
 

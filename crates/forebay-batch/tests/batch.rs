@@ -185,7 +185,7 @@ fn a_law_that_cannot_be_built_is_a_fault() {
     }));
     let finished = finish(&Batch::start(jobs, 1).unwrap());
     let why = finished[0].result.as_ref().err().unwrap();
-    assert_eq!(why.message, "law: found nothing, allowed: a law");
+    assert_eq!(why.message, "law: missing; expected a law");
 }
 
 #[test]

@@ -115,7 +115,7 @@ const char *forebay_law_name(size_t number);
 const char *forebay_queue_name(size_t number);
 
 /* Makes an empty queue, idle since the first call that has a time. NULL where a setting is wrong: `error`, of `size` bytes,
- * then has one line that says what was found and what is allowed. `error` may be NULL. */
+ * then has one line with the key, its fault and what is expected. `error` may be NULL. */
 forebay_queue *forebay_new(const forebay_settings *settings, char *error, size_t size);
 
 /* Frees a queue; handles that it holds do not come back. NULL does nothing. */

@@ -16,7 +16,7 @@ use forebay_units::{ParamError, Time};
 
 use crate::queue::{Counts, Held, Queue, Settings, Why};
 
-/// The answer to a call with a value that is not allowed (`FOREBAY_REFUSED`).
+/// The answer to a call with a value that is not valid (`FOREBAY_REFUSED`).
 pub const REFUSED: c_int = -2;
 /// The answer to a call with a null pointer or a queue that has failed (`FOREBAY_FAILED`).
 pub const FAILED: c_int = -1;
@@ -46,7 +46,7 @@ pub struct CSettings {
     pub packet: *const c_char,
     /// The seed of the law's random numbers.
     pub seed: u64,
-    /// Whether ECN-capable packets are marked rather than dropped: a `bool` of C. It is a number
+    /// True if ECN-capable packets are marked rather than dropped: a `bool` of C. It is a number
     /// here, because uninitialised memory of C may have values other than 0 and 1.
     pub ecn: u8,
 }
@@ -69,7 +69,7 @@ pub struct CPacket {
     pub ecn: u8,
     /// The DSCP, from 0 to 63.
     pub dscp: u8,
-    /// Whether the packet is not TCP: a `bool` of C, as [`CSettings::ecn`] is.
+    /// True if the packet is not TCP: a `bool` of C, as [`CSettings::ecn`] is.
     pub not_tcp: u8,
 }
 
@@ -87,7 +87,7 @@ pub struct CDeparture {
     pub ecn: u8,
     /// The number of the packet's class.
     pub class_number: u8,
-    /// Whether the queue marked the packet.
+    /// True if the queue marked the packet.
     pub marked: bool,
 }
 
@@ -267,7 +267,8 @@ pub unsafe extern "C" fn forebay_new(
             Err(_) => Err("forebay: a fault of the library".to_owned()),
         }
     });
-    match result.unwrap_or_else(|| Err("settings: found NULL, allowed: settings".to_owned())) {
+    match result.unwrap_or_else(|| Err("settings: NULL is not valid; expected settings".to_owned()))
+    {
         Ok(queue) => {
             let classes = (0..).map_while(|number| queue.class(number)).map(for_c);
             Box::into_raw(Box::new(CQueue {
@@ -308,7 +309,7 @@ pub(crate) unsafe fn texts<'a>(
 
 /// Returns the error of a text that is null or not UTF-8.
 pub(crate) fn nothing(key: &str) -> String {
-    format!("{key}: found nothing, allowed: a text in UTF-8")
+    format!("{key}: missing; expected a text in UTF-8")
 }
 
 /// Returns the settings of a queue from those of C.
@@ -376,7 +377,7 @@ pub unsafe extern "C" fn forebay_enqueue(
     };
     let enqueue = |queue: &mut Queue| {
         if packet.dscp > 63 {
-            return Err(ParamError::new("dscp", packet.dscp, "0 to 63"));
+            return Err(ParamError::new("dscp", packet.dscp, "a value from 0 to 63"));
         }
         let held = Held {
             handle: packet.handle,
@@ -403,7 +404,7 @@ pub(crate) fn ecn_of(number: u8) -> Result<Ecn, ParamError> {
         0b01 => Ok(Ecn::Ect1),
         0b10 => Ok(Ecn::Ect0),
         0b11 => Ok(Ecn::Ce),
-        _ => Err(ParamError::new("ecn", number, "0 to 3")),
+        _ => Err(ParamError::new("ecn", number, "a value from 0 to 3")),
     }
 }
 
@@ -621,7 +622,7 @@ pub unsafe extern "C" fn forebay_fault(queue: *const CQueue) -> *const c_char {
     // SAFETY: as the caller says.
     match unsafe { queue.as_ref() } {
         Some(whole) => whole.fault.as_ptr(),
-        None => c"the queue is NULL".as_ptr(),
+        None => c"queue: NULL is not valid; expected a queue".as_ptr(),
     }
 }
 
@@ -634,6 +635,6 @@ pub unsafe extern "C" fn forebay_refusal(queue: *const CQueue) -> *const c_char 
     // SAFETY: as the caller says.
     match unsafe { queue.as_ref() } {
         Some(whole) => whole.refusal.as_ptr(),
-        None => c"the queue is NULL".as_ptr(),
+        None => c"queue: NULL is not valid; expected a queue".as_ptr(),
     }
 }

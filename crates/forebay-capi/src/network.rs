@@ -141,7 +141,7 @@ pub unsafe extern "C" fn forebay_network_new(
     let result = match unsafe { settings.as_ref() } {
         // SAFETY: as the caller says.
         Some(settings) => unsafe { network(settings) },
-        None => Err("settings: found NULL, allowed: settings".to_owned()),
+        None => Err("settings: NULL is not valid; expected settings".to_owned()),
     };
     match result {
         Ok(network) => Box::into_raw(Box::new(CNetwork {
@@ -174,7 +174,7 @@ unsafe fn network(settings: &CNetworkSettings) -> Result<Network<Handle>, String
     for set in unsafe { texts("sets", settings.sets) }? {
         let (key, value) = set
             .split_once('=')
-            .ok_or_else(|| format!("sets: found {set:?}, allowed: KEY=VALUE"))?;
+            .ok_or_else(|| format!("sets: {set:?} is not valid; expected KEY=VALUE"))?;
         let pair = (key.trim().to_owned(), value.trim().to_owned());
         options.sets.push(pair);
     }
@@ -276,7 +276,11 @@ fn end_of(number: u8) -> Result<End, ParamError> {
     match number {
         0 => Ok(End::Source),
         1 => Ok(End::Sink),
-        _ => Err(ParamError::new("end", number, "0 or 1")),
+        _ => Err(ParamError::new(
+            "end",
+            number,
+            "0 (the source) or 1 (the sink)",
+        )),
     }
 }
 
@@ -466,7 +470,7 @@ pub unsafe extern "C" fn forebay_network_fault(network: *const CNetwork) -> *con
     // SAFETY: as the caller says.
     match unsafe { network.as_ref() } {
         Some(whole) => whole.fault.as_ptr(),
-        None => c"network: found NULL, allowed: a network".as_ptr(),
+        None => c"network: NULL is not valid; expected a network".as_ptr(),
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use forebay_aqm::{Dequeued, DropReason, HeldPacket, Sink};
 use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
-use forebay_units::{Buffer, Bytes, ParamError, ParamType, QueueSite, Rate, SetPoint, Time, Value};
+use forebay_units::{
+    one_of, Buffer, Bytes, ParamError, ParamType, QueueSite, Rate, SetPoint, Time, Value,
+};
 
 /// A packet of the caller, by its handle. The queue does not hold the packet's bytes.
 pub type Held = HeldPacket<u64>;
@@ -78,7 +80,7 @@ pub struct Settings<'a> {
     pub buffer: &'a str,
     /// The usual packet size; the default is 1500 bytes.
     pub packet: Option<&'a str>,
-    /// Whether ECN-capable packets are marked with CE where others are dropped.
+    /// True if ECN-capable packets are marked with CE where others are dropped.
     pub ecn: bool,
     /// The seed of the law's random numbers.
     pub seed: u64,
@@ -113,33 +115,34 @@ impl Queue {
     /// Returns an empty queue. Its clock starts at the first call that has a time.
     ///
     /// # Errors
-    /// The first setting that is wrong, with the allowed values.
+    /// If a setting is wrong. The error is about the first one.
     pub fn new(settings: &Settings) -> Result<Queue, ParamError> {
         let wrong =
-            |key: &str, text: &str, allowed| ParamError::new(key, format!("{text:?}"), allowed);
+            |key: &str, text: &str, expected| ParamError::new(key, format!("{text:?}"), expected);
         let spec =
-            law_named(settings.law).map_err(|allowed| wrong("law", settings.law, allowed))?;
+            law_named(settings.law).map_err(|expected| wrong("law", settings.law, expected))?;
         let params = settings.params.iter().map(|text| {
             let pair = text
                 .split_once('=')
                 .filter(|(key, _)| !key.trim().is_empty());
-            let (key, value) = pair.ok_or_else(|| wrong("params", text, "KEY=VALUE".into()))?;
+            let (key, value) =
+                pair.ok_or_else(|| wrong("params", text, "KEY=VALUE, such as target=15ms".into()))?;
             let (key, value) = (key.trim(), value.trim());
             Ok((key.to_owned(), set_value(key, value)?))
         });
         let params = params.collect::<Result<Vec<_>, ParamError>>()?;
         let name = settings.queue.map(|text| {
             let value = set_value("queue", text)?;
-            QueueName::from_value(&value).map_err(|allowed| wrong("queue", text, allowed))
+            QueueName::from_value(&value).map_err(|expected| wrong("queue", text, expected))
         });
         let queue = name.transpose()?.map(|QueueName(queue)| queue);
         let choice = LawChoice::of(spec, params)?.held_by(queue)?;
         let rate = link_rate(settings.rate)?;
         let packet = settings.packet.map_or(Ok(USUAL_PACKET), |text| {
-            let size = Bytes::parse(text).map_err(|allowed| wrong("packet", text, allowed))?;
+            let size = Bytes::parse(text).map_err(|expected| wrong("packet", text, expected))?;
             match size {
                 Bytes(1..=1_000_000) => Ok(size),
-                _ => Err(wrong("packet", text, "1B to 1MB".into())),
+                _ => Err(wrong("packet", text, "a size from 1B to 1MB".into())),
             }
         })?;
         let buffer = buffer(settings.buffer, rate, packet)?;
@@ -166,8 +169,8 @@ impl Queue {
     /// The time is [`TIME_END`] or later.
     fn at(&mut self, now: Time) -> Result<Time, ParamError> {
         if now >= TIME_END {
-            let allowed = "a time before 2^63 ns, 292 years";
-            return Err(ParamError::new("now_ns", now.as_nanos(), allowed));
+            let expected = "a time below 2^63 ns, which is 292 years";
+            return Err(ParamError::new("now_ns", now.as_nanos(), expected));
         }
         let origin = *self.origin.get_or_insert(now);
         self.now = self.now.max(Time::ZERO + now.since(origin));
@@ -187,8 +190,8 @@ impl Queue {
     /// The queue is unchanged then.
     pub fn enqueue(&mut self, now: Time, packet: Held) -> Result<(), ParamError> {
         if !(1..=MOST_BYTES).contains(&packet.bytes) {
-            let allowed = format!("1 to {MOST_BYTES}");
-            return Err(ParamError::new("bytes", packet.bytes, allowed));
+            let expected = format!("a size from 1 to {MOST_BYTES} bytes");
+            return Err(ParamError::new("bytes", packet.bytes, expected));
         }
         let now = self.at(now)?;
         self.back.counts.arrived += 1;
@@ -306,9 +309,9 @@ impl Queue {
             _ if Some(key) == set_point => self.set_point(key, set_value(key, text)?)?,
             _ => {
                 let keys = ["rate", "buffer"].into_iter().chain(set_point);
-                let allowed = keys.collect::<Vec<_>>().join(", ");
-                let found = "a key that cannot change while packets wait";
-                return Err(ParamError::new(key, found, allowed));
+                let expected = one_of(&keys.collect::<Vec<_>>(), "");
+                let reason = "the key cannot change while packets wait";
+                return Err(ParamError::stated(key, reason, expected));
             }
         }
         Ok(())
@@ -323,8 +326,8 @@ impl Queue {
         let changed =
             SetPoint::from_value(&value).is_ok_and(|point| self.discipline.set_point(point));
         if !changed {
-            let allowed = "what it was: this law does not move it while packets wait";
-            return Err(ParamError::new(key, value, allowed));
+            let error = ParamError::new(key, value, "the former value");
+            return Err(error.because("cannot be set, since this law keeps its set-point"));
         }
         self.choice = choice;
         Ok(())
@@ -333,11 +336,11 @@ impl Queue {
 
 /// Returns the rate of a text, if a link may have it.
 fn link_rate(text: &str) -> Result<Rate, ParamError> {
-    let wrong = |allowed| ParamError::new("rate", format!("{text:?}"), allowed);
+    let wrong = |expected| ParamError::new("rate", format!("{text:?}"), expected);
     let rate = Rate::parse(text).map_err(wrong)?;
     match (Rate::from_bps(1)..=MOST_RATE).contains(&rate) {
         true => Ok(rate),
-        false => Err(wrong("1bit/s to 10Tbit/s".to_owned())),
+        false => Err(wrong("a rate from 1bit/s to 10Tbit/s".to_owned())),
     }
 }
 
@@ -345,7 +348,7 @@ fn link_rate(text: &str) -> Result<Rate, ParamError> {
 fn buffer(text: &str, rate: Rate, packet: Bytes) -> Result<Buffer, ParamError> {
     let value = Value::Text(text.to_owned());
     let buffer = BufferSize::from_value(&value)
-        .map_err(|allowed| ParamError::new("buffer", format!("{text:?}"), allowed))?
+        .map_err(|expected| ParamError::new("buffer", format!("{text:?}"), expected))?
         .at(rate);
     check_buffer(buffer, packet)?;
     Ok(buffer)

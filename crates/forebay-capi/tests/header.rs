@@ -146,31 +146,42 @@ fn new_queue(law: &str, params: &[&str], buffer: &str) -> Result<*mut CQueue, St
 #[test]
 fn a_wrong_setting_is_an_error_of_one_line() {
     for (law, params, buffer, expected) in [
-        ("pia", vec![], "100p", "law: found \"pia\", allowed: "),
+        (
+            "pia",
+            vec![],
+            "100p",
+            "law: \"pia\" is not valid; expected one of droptail, red, pi, ",
+        ),
         (
             "pi",
             vec!["targt=20p"],
             "100p",
-            "targt: found a key that is not known here, allowed: ",
+            "targt: unknown key; expected one of target, a, b, interval, queue_in_bytes (did you \
+             mean \"target\"?)",
         ),
         (
             "pi",
             vec!["target=500p"],
             "100p",
-            "target: found \"500p\", allowed: at most ",
+            "target: \"500p\" is not valid; expected at most the buffer, \"100p\"",
         ),
         (
             "pi",
             vec!["target"],
             "100p",
-            "params: found \"target\", allowed: KEY=VALUE",
+            "params: \"target\" is not valid; expected KEY=VALUE, such as target=15ms",
         ),
-        ("pi", vec![], "much", "buffer: found \"much\", allowed: "),
+        (
+            "pi",
+            vec![],
+            "much",
+            "buffer: \"much\" is not valid; expected a whole number of packets, ",
+        ),
         (
             "pi",
             vec![],
             "1B",
-            "buffer: found \"1B\", allowed: at least the largest packet",
+            "buffer: \"1B\" is not valid; expected at least \"1500B\", the size of the largest ",
         ),
     ] {
         let line = new_queue(law, &params, buffer).unwrap_err();
@@ -202,7 +213,7 @@ fn null_pointers_and_keys_that_cannot_change_are_answered() {
         assert_eq!(set(key, value), (OK, String::new()), "{key}");
     }
     // The error is cut to nineteen characters and a zero.
-    assert_eq!(set("a", "1e-4"), (NONE, "a: found a key that".to_owned()));
+    assert_eq!(set("a", "1e-4"), (NONE, "a: the key cannot c".to_owned()));
     assert_eq!(set("target", "900p").0, NONE);
     assert_eq!(set("rate", "0bit/s").0, NONE);
     // SAFETY: null is allowed everywhere.

@@ -217,19 +217,19 @@ fn errors_are_one_line() {
     for (result, expected) in [
         (
             new_network(null(), None, &[]),
-            "scenario: found nothing, allowed: a text in UTF-8",
+            "scenario: missing; expected a text in UTF-8",
         ),
         (
             new_network(c"duration = 1".as_ptr(), None, &[]),
-            "scenario: bottleneck: found nothing, allowed: ",
+            "scenario: bottleneck: missing; expected the table [bottleneck]",
         ),
         (
             new_network(scenario, Some("pia"), &[]),
-            "--law: found \"pia\", allowed: ",
+            "--law: \"pia\" is not valid; expected one of droptail, ",
         ),
         (
             new_network(scenario, None, &["flows"]),
-            "sets: found \"flows\", allowed: KEY=VALUE",
+            "sets: \"flows\" is not valid; expected KEY=VALUE",
         ),
     ] {
         let line = result.unwrap_err();
@@ -255,10 +255,8 @@ fn errors_are_one_line() {
             NONE
         );
         let line = CStr::from_ptr(error.as_ptr()).to_str().unwrap();
-        assert!(
-            line.starts_with("packet: found 1501 B, allowed: 1 B to 1500 B"),
-            "{line}"
-        );
+        let message = "packet: 1501 B is not valid; expected a size from 1 B to 1500 B, ";
+        assert!(line.starts_with(message), "{line}");
         assert_eq!(
             forebay_network_send(network, 0, null(), null_mut(), 0),
             FAILED

@@ -7,7 +7,7 @@ pub struct Segment {
     start_s: f64,
     end_s: f64,
     per_length: f64,
-    /// Of the rate, by powers of the part of the step that has passed.
+    /// Coefficients of the rate as a polynomial in the elapsed share of the step.
     rate: [f64; 4],
     probability: [f64; 2],
 }
@@ -127,8 +127,8 @@ impl History {
         segment.rate_at(time_s)
     }
 
-    /// The line that has the mean and the first moment of the probability between two times, so
-    /// that jumps between them are smoothed over but act as much and as late as they do.
+    /// Returns the line that has the mean and the first moment of the probability between two
+    /// times, so that jumps between them are smoothed over but act as much and as late as they do.
     /// Where time goes backwards, the line between both values.
     pub fn line(&mut self, from_s: f64, to_s: f64) -> Line {
         let Some(start) = self.segments.first() else {

@@ -49,7 +49,7 @@ const LOCATED: Span = Span::from_nanos(200);
 #[derive(Clone, Copy, Default)]
 struct Kept {
     classic: f64,
-    /// Of ECT(1) packets.
+    /// The share of ECT(1) packets.
     l4s: f64,
 }
 
@@ -63,7 +63,7 @@ struct Engine<'a> {
     after: Vec<f64>,
     /// Slopes at the stages of a step, and at its end.
     slopes: [Slopes; 5],
-    /// What an error of 1 is beside, by state.
+    /// The scale of the error of each state.
     floors: Vec<f64>,
     /// Scratch: the queues that a step leads to, by bounds or without.
     led_to: Vec<f64>,
@@ -139,14 +139,14 @@ impl<'a> Engine<'a> {
         self.keep_rounds();
     }
 
-    /// R and dR/dt, for a look ahead.
+    /// Stores R and dR/dt, from which later values are predicted.
     fn keep_rounds(&mut self) {
         for (source, class_state) in (self.system.sources.iter_mut()).zip(&self.slopes[4].classes) {
             source.round = (class_state.rtt_s, class_state.rtt_slope);
         }
     }
 
-    /// Shortest time from a packet to its signal, now and without a queue.
+    /// Returns the shortest time from a packet to its signal, now and without a queue.
     fn feedback_s(&self) -> (f64, f64) {
         let running = self.system.sources.iter().filter(|it| it.flows > 0.0);
         running.fold((f64::INFINITY, f64::INFINITY), |(now, empty), source| {
@@ -157,7 +157,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// One step, not past `until`; returns its end.
+    /// Takes a step that does not pass `until`, and returns its end.
     fn step(&mut self, now: Time, until: Time) -> Time {
         let (feedback_s, shortest_s) = self.feedback_s();
         let left_s = until.since(now).as_secs_f64();
@@ -389,7 +389,7 @@ impl<'a> Engine<'a> {
         until
     }
 
-    /// Every tick that is due.
+    /// Processes every tick that is due.
     fn tick(&mut self, now: Time) {
         for (v, queue) in self.system.queues.iter_mut().enumerate() {
             if queue.port.next_tick().is_some_and(|due| due <= now) {
@@ -464,7 +464,8 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// What comes together in a step of `h` seconds, of the rates at its four stages (Runge and Kutta).
+/// Returns the integral over a step of `h` seconds of a rate, from its values at the four stages of
+/// Runge and Kutta.
 fn integral(h: f64, rate: impl Fn(usize) -> f64) -> f64 {
     h / 6.0 * (rate(0) + 2.0 * (rate(1) + rate(2)) + rate(3))
 }

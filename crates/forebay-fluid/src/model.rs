@@ -20,8 +20,8 @@ pub struct Model {
     pub changes: Vec<Change>,
     /// The simulated time.
     pub duration: Span,
-    /// The length of integration steps. A step also ends at a tick of a law's clock, at a change, and
-    /// when a change reaches a sender.
+    /// The length of integration steps. A step also ends at a tick of a law's clock, at a change,
+    /// and when a change reaches a sender.
     pub step: Step,
     /// The time between two rows of the trace.
     pub sample: Span,
@@ -57,8 +57,8 @@ pub struct Class {
     pub initial_window_pkts: f64,
     /// The largest window, in packets.
     pub window_pkts: f64,
-    /// The growth of the window in congestion avoidance: 1, or 1/2 with delayed ACKs (RFC 5681 section
-    /// 3.1).
+    /// The growth of the window in congestion avoidance: 1, or 1/2 with delayed ACKs (RFC 5681
+    /// section 3.1).
     pub growth_pkts_per_rtt: f64,
     /// True if a signal marks packets of this class instead of dropping them.
     pub marks: bool,
@@ -160,22 +160,30 @@ fn positive(key: String, value: f64, unit: &str) -> Result<(), ParamError> {
     if value > 0.0 && value.is_finite() {
         return Ok(());
     }
-    let allowed = format!("a finite number of {unit} above 0");
-    Err(ParamError::new(&key, value, allowed))
+    let expected = format!("a finite number of {unit} above zero");
+    Err(ParamError::new(&key, value, expected))
 }
 
 fn known(key: String, index: usize, count: usize) -> Result<(), ParamError> {
     if index < count {
         return Ok(());
     }
-    Err(ParamError::new(&key, index, format!("less than {count}")))
+    Err(ParamError::new(
+        &key,
+        index,
+        format!("the index of a bottleneck or class, below {count}"),
+    ))
 }
 
 fn flows(key: String, flows: f64) -> Result<(), ParamError> {
     if (0.0..=1e9).contains(&flows) {
         return Ok(());
     }
-    Err(ParamError::new(&key, flows, "0 to 1e9 flows"))
+    Err(ParamError::new(
+        &key,
+        flows,
+        "a number of flows from 0 to 1e9",
+    ))
 }
 
 impl Model {
@@ -184,7 +192,10 @@ impl Model {
     pub fn check(&self) -> Result<(), ParamError> {
         let queues = self.bottlenecks.len();
         if queues == 0 {
-            return Err(ParamError::new("bottlenecks", "none", "at least one"));
+            return Err(ParamError::missing(
+                "bottlenecks",
+                "at least one bottleneck",
+            ));
         }
         for (v, bottleneck) in self.bottlenecks.iter().enumerate() {
             let key = |name| format!("bottlenecks.{v}.{name}");
@@ -207,14 +218,18 @@ impl Model {
             )?;
             self.check_rtt(key("rtt"), class.rtt)?;
             if class.route.is_empty() {
-                let allowed = "at least one bottleneck";
-                return Err(ParamError::new(key("route"), "none", allowed));
+                let expected = "at least one bottleneck";
+                return Err(ParamError::missing(key("route"), expected));
             }
             (class.route.iter()).try_for_each(|v| known(key("route"), *v, queues))?;
         }
         if self.order().len() < queues {
-            let allowed = "routes that no bottleneck both follows and precedes";
-            return Err(ParamError::new("classes", "routes in a circle", allowed));
+            let expected = "an order of bottlenecks that every route follows";
+            return Err(ParamError::stated(
+                "classes",
+                "the routes form a cycle",
+                expected,
+            ));
         }
         for (k, change) in self.changes.iter().enumerate() {
             let key = |name| format!("changes.{k}.{name}");
@@ -222,7 +237,7 @@ impl Model {
                 return Err(ParamError::new(
                     key("at"),
                     change.at,
-                    "changes in order of time",
+                    "changes in the order of their times",
                 ));
             }
             match change.what {
@@ -265,16 +280,16 @@ impl Model {
         let shortest = shortest.min(self.sample).as_secs_f64();
         let steps = self.duration.as_secs_f64() / shortest;
         if steps > MOST_STEPS {
-            return Err(ParamError::new(
+            return Err(ParamError::stated(
                 key,
-                format!("{steps:.1e} steps"),
+                format!("{steps:.1e} steps are too many"),
                 format!("at most {MOST_STEPS:.0e} steps in a run"),
             ));
         }
         Ok(())
     }
 
-    /// The bottlenecks from first to last on every route; those in a circle are left out.
+    /// Returns the bottlenecks from first to last on every route; those in a circle are left out.
     pub(crate) fn order(&self) -> Vec<usize> {
         let hops = |class: &Class| -> Vec<(usize, usize)> {
             class.route.windows(2).map(|hop| (hop[0], hop[1])).collect()
@@ -292,7 +307,7 @@ impl Model {
         order
     }
 
-    /// Longest round trip that a class can have during the run, all queues full.
+    /// Returns the longest round trip that a class can have during the run, all queues full.
     pub(crate) fn longest_rtt_s(&self, class: usize) -> f64 {
         let mut rtt_s = self.classes[class].rtt.as_secs_f64();
         let mut links: Vec<(f64, f64)> = self
@@ -329,8 +344,8 @@ impl Model {
     fn check_rtt(&self, key: String, rtt: Span) -> Result<(), ParamError> {
         match self.step {
             Step::Longest(step) if rtt < step => {
-                let allowed = format!("at least one integration step, \"{step}\"");
-                Err(ParamError::new(&key, format!("\"{rtt}\""), allowed))
+                let expected = format!("at least \"{step}\", one integration step");
+                Err(ParamError::new(&key, format!("\"{rtt}\""), expected))
             }
             _ => positive(key, rtt.as_secs_f64(), "seconds"),
         }

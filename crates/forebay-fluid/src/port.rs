@@ -28,7 +28,7 @@ pub struct Port {
     arrived: Count,
     overflowed: Count,
     left: Count,
-    /// What the link could have sent besides.
+    /// The packets that the link could have sent in addition.
     missed: Count,
     last_arrival: Time,
     /// Signals of a law without an intensity that the flows have yet to get.
@@ -60,9 +60,9 @@ impl Count {
 pub struct Passed {
     pub start: Time,
     pub end: Time,
-    /// Whether the queue is empty all the time. Otherwise it is never.
+    /// True if the queue is empty throughout the step; false if it is never empty.
     pub idle: bool,
-    /// At both ends.
+    /// The queue at the start and at the end of the step.
     pub queue_pkts: [f64; 2],
     /// Per second, at both ends.
     pub queue_slopes: [f64; 2],

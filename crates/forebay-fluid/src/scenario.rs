@@ -89,25 +89,28 @@ pub fn from_scenario(
 /// Refuses links that the model cannot express.
 fn check_links(scenario: &Scenario, links: &[Link], law: &LawChoice) -> Result<(), ParamError> {
     if let Some(link) = (0..links.len()).find(|link| scenario.opposite(*link).is_some()) {
-        let found = format!("{:?} and a link the other way", links[link].name);
-        let allowed = "links one way: in the fluid model no ACK waits";
-        return Err(ParamError::new("link", found, allowed));
+        let reason = format!(
+            "{:?} has a link in the opposite direction",
+            links[link].name
+        );
+        let expected = "links in one direction, since ACKs do not queue in the fluid model";
+        return Err(ParamError::stated("link", reason, expected));
     }
     if let Some(link) = links.iter().position(|link| link.trace.is_some()) {
         let key = format!("{}.rate_trace", link_path(link));
-        let allowed = "no trace: in the fluid model a link has a rate";
-        return Err(ParamError::new(key, "a trace", allowed));
+        let expected = "a constant rate, since the fluid model has no traces";
+        return Err(ParamError::stated(key, "the link has a trace", expected));
     }
     let own = links.iter().filter_map(|link| link.law.as_ref());
     if let Some(other) = own.chain([law]).find(|law| !law.queue.is_default()) {
-        let (found, default) = (&other.queue, QueueChoice::default());
-        let allowed = format!("{default}: in the fluid model a link has one queue");
-        return Err(ParamError::new("law.queue", found, allowed));
+        let default = QueueChoice::default();
+        let expected = format!("{default}, since a link has one queue in the fluid model");
+        return Err(ParamError::new("law.queue", &other.queue, expected));
     }
     Ok(())
 }
 
-/// TCP of a traffic, and its sender. Refuses traffic that the model cannot express.
+/// Returns the TCP of a traffic, and its sender. Refuses traffic that the model cannot express.
 fn sender_of(
     scenario: &Scenario,
     index: usize,
@@ -115,18 +118,18 @@ fn sender_of(
 ) -> Result<(Tcp, Sender), ParamError> {
     let key = |name| format!("traffic.{index}.{name}");
     let TrafficKind::Ftp(tcp) = &traffic.kind else {
-        let found = format!("{:?}", traffic.kind.name());
-        let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
-        return Err(ParamError::new(key("kind"), found, allowed));
+        let kind = format!("{:?}", traffic.kind.name());
+        let expected = "\"ftp\", since the fluid model has long-lived TCP flows only";
+        return Err(ParamError::new(key("kind"), kind, expected));
     };
     let packet = scenario.site().packet;
     if traffic.packet != packet {
-        let found = format!("\"{}\"", traffic.packet);
-        let allowed = format!("\"{packet}\" as elsewhere: the fluid model has one packet size");
-        return Err(ParamError::new(key("packet"), found, allowed));
+        let size = format!("\"{}\"", traffic.packet);
+        let expected = format!("\"{packet}\", since the fluid model has one packet size");
+        return Err(ParamError::new(key("packet"), size, expected));
     }
-    let sender = Sender::named(tcp.sender.name).map_err(|allowed| {
-        ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), allowed)
+    let sender = Sender::named(tcp.sender.name).map_err(|expected| {
+        ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), expected)
     })?;
     Ok((tcp.clone(), sender))
 }
@@ -170,7 +173,7 @@ fn add_classes(
     Ok(own)
 }
 
-/// What a new rate or buffer of a link changes.
+/// Returns the change of the model that follows from a new rate or buffer of a link.
 fn link_change(
     scenario: &Scenario,
     link: &Link,
@@ -193,8 +196,8 @@ fn link_change(
     }
 }
 
-/// RTTs with these delays of the links: the access links stay as they are, so that RTTs move by
-/// twice the difference.
+/// Returns the RTTs with these delays of the links: the access links stay as they are, so that RTTs
+/// move by twice the difference.
 fn rtt_changes<'a>(
     at: Time,
     classes: &'a [Class],
@@ -241,7 +244,7 @@ pub(crate) struct Group {
     pub flows: Vec<u32>,
 }
 
-/// The classes of a traffic, in their order.
+/// Returns the classes of a traffic, in their order.
 pub(crate) fn groups(scenario: &Scenario, index: usize) -> Vec<Group> {
     let traffic = &scenario.traffic[index];
     let turns = traffic.pairs.unwrap_or(u32::MAX);
@@ -260,7 +263,8 @@ pub(crate) fn groups(scenario: &Scenario, index: usize) -> Vec<Group> {
     groups
 }
 
-/// Ranges of flows that come and go together: after a change, the flows with the lowest numbers run.
+/// Ranges of flows that come and go together: after a change, the flows with the lowest numbers
+/// run.
 fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u32)> {
     let changed = scenario
         .changes
@@ -275,7 +279,7 @@ fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u3
     ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Growth per acknowledged window. Linux's senders count packets, the others ACKs.
+/// Returns the growth per acknowledged window. Linux's senders count packets, the others ACKs.
 fn growth_pkts_per_rtt(tcp: &Tcp) -> f64 {
     if tcp.delayed_ack && !tcp.sender.counts_packets {
         0.5
@@ -289,7 +293,7 @@ fn middle(instant: Instant) -> Time {
     Time::from_nanos(first.as_nanos() / 2 + last.as_nanos() / 2)
 }
 
-/// A packet crosses the links of its path and the access link at either end.
+/// Returns the transmission time of a packet over the links of its path and both access links.
 fn transmission(links: &[Link], traffic: &Traffic) -> Span {
     let rates = traffic.path.iter().map(|link| links[*link].rate);
     let one = |rate: Rate| 1.0 / rate.packets_per_sec(traffic.packet);

@@ -12,7 +12,7 @@ pub use reno::SPREAD;
 /// The detail in which the windows of a class are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
-    /// As published: every flow has the mean window, and grows with any number of ACKs.
+    /// The published equations: every flow has the mean window, and grows with any number of ACKs.
     Smooth,
     /// With six things that TCP does and the published equations leave out.
     ///
@@ -37,7 +37,7 @@ impl Windows {
         }
     }
 
-    /// A sender keeps a packet in flight.
+    /// Returns the smallest window: a sender keeps a packet in flight.
     pub(crate) fn least(self) -> f64 {
         match self {
             Windows::Smooth => 0.0,
@@ -91,15 +91,15 @@ impl Sender {
     /// Returns the sender that a scenario names so.
     ///
     /// # Errors
-    /// The names that are allowed.
+    /// If no sender has this name. The text describes those that there are.
     pub fn named(name: &str) -> Result<Sender, String> {
-        let found = SENDERS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, sender)| *sender).ok_or_else(|| {
+        let sender = SENDERS.iter().find(|(known, _)| *known == name);
+        sender.map(|(_, sender)| *sender).ok_or_else(|| {
             let names: Vec<String> = (SENDERS.iter())
-                .map(|(name, _)| format!("\"{name}\""))
+                .map(|(name, _)| (*name).to_owned())
                 .collect();
             format!(
-                "{}: the others have no published fluid model",
+                "a sender with a published fluid model, one of {}",
                 names.join(", ")
             )
         })
@@ -110,7 +110,7 @@ const fn sender(control: WindowControl, reduction: Reduction) -> Sender {
     Sender { control, reduction }
 }
 
-/// Of a scenario's `tcp`, those that the fluid has.
+/// The senders of a scenario that the fluid model has, by the name of `tcp`.
 const SENDERS: &[(&str, Sender)] = &[
     ("reno", Sender::RENO),
     ("newreno", Sender::RENO),
@@ -151,7 +151,7 @@ pub(crate) struct Flow<'a> {
     /// x and p one round trip ago: what this moment's ACKs tell.
     pub sent: f64,
     pub probability: f64,
-    /// What the sender knows beside its window.
+    /// The sender's state variables other than its window.
     pub states: &'a [f64],
 }
 
@@ -189,7 +189,7 @@ impl Equations {
         }
     }
 
-    /// The states of a flow that starts with this window.
+    /// Returns the states of a flow that starts with this window.
     pub fn start(&self, window: f64) -> Vec<f64> {
         match self {
             Equations::Reno | Equations::RenoSawtooth => Vec::new(),
@@ -200,7 +200,7 @@ impl Equations {
         }
     }
 
-    /// Greatest value of a state.
+    /// Returns the greatest value of a state.
     pub fn most(&self) -> f64 {
         match self {
             Equations::Dctcp
@@ -211,7 +211,7 @@ impl Equations {
         }
     }
 
-    /// The window, where it follows from the other states.
+    /// Returns the window, where it follows from the other states.
     pub fn window(&self, states: &[f64]) -> Option<f64> {
         match self {
             Equations::Cubic => Some(cubic::window(states)),
@@ -235,9 +235,9 @@ impl Equations {
     }
 }
 
-/// Time from a packet to what its signal does to the packets in flight, in round trips. (Growth is
-/// not late; but growth and reductions balance, so that only the lag of the probability between
-/// them shows.)
+/// Returns the time from a packet to what its signal does to the packets in flight, in round trips.
+/// (Growth is not late; but growth and reductions balance, so that only the lag of the probability
+/// between them shows.)
 pub(crate) fn feedback_rtts(sender: Sender, windows: Windows) -> f64 {
     match (windows, sender.reduction, sender.control) {
         (Windows::Smooth, ..) => 1.0,

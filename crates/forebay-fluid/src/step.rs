@@ -5,12 +5,12 @@ use forebay_units::Span;
 /// The length of integration steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// As long as the tolerated error of a step allows, divided by a number.
+    /// Steps as long as the tolerated error allows, divided by a number.
     Auto {
         /// The divisor.
         divided_by: u32,
     },
-    /// At most this long, regardless of the error.
+    /// Steps of at most this length, regardless of the error.
     Longest(Span),
 }
 
@@ -28,7 +28,7 @@ impl Step {
         }
         match Span::parse(text) {
             Ok(span) => Ok(Step::Longest(span)),
-            Err(allowed) => Err(format!("\"auto\", or {allowed}")),
+            Err(expected) => Err(format!("\"auto\", or {expected}")),
         }
     }
 
@@ -78,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// The next step, with round trips of at least `rtt_s` now.
+    /// Returns the next step, with round trips of at least `rtt_s` now.
     pub fn step_s(&mut self, rtt_s: f64) -> f64 {
         match self.step {
             Step::Longest(span) => span.as_secs_f64(),

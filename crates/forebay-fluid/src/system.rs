@@ -18,7 +18,7 @@ pub struct Source {
     pub class: Class,
     pub equations: Equations,
     pub feedback_rtts: f64,
-    /// Of the state: what its sender knows beside the window.
+    /// Indices of the sender's state variables other than its window.
     pub own: Range<usize>,
     pub flows: f64,
     pub rtt_s: f64,
@@ -26,9 +26,9 @@ pub struct Source {
     /// Signals for packets sent before then belong to no flow.
     pub since_s: f64,
     pub turnover: Option<Turnover>,
-    /// When the past of the class jumped, in order: where the model changed.
+    /// Times at which the model of the class changed and its past jumped, in order.
     pub jumps_s: Vec<f64>,
-    /// How many of them the sender has seen.
+    /// Number of these jumps that the sender has reached.
     pub seen: usize,
     /// The last one seen, and just before the next: all stages of a step look at one side of a
     /// jump, in spite of rounding.
@@ -45,19 +45,20 @@ pub struct Source {
 /// those that leave pass the queue during one, in the order in which they were sent.
 #[derive(Clone, Copy)]
 pub struct Turnover {
-    /// By which the packets on the way grow; below zero where flows left.
+    /// Rate at which the packets in flight increase; below zero where flows left.
     pub pkts_per_s: f64,
     pub until: Time,
 }
 
 impl Turnover {
-    /// Packets that N·n counts before they are on the way: D.
+    /// Returns the packets that N·n counts before they are on the way: D.
     pub fn pkts_early(&self, now_s: f64) -> f64 {
         self.pkts_per_s * (self.until.as_secs_f64() - now_s).max(0.0)
     }
 
-    /// What this adds to a class's rate while packets queue. F = N·n − D are on the way, and
-    /// F/R + dF/dt is the rate of a class: −D/R − dD/dt beside the N·(n/R + dn/dt) of its flows.
+    /// Returns the addition to a class's rate while packets queue. F = N·n − D packets are in
+    /// flight, and F/R + dF/dt is the rate of a class: −D/R − dD/dt in addition to the N·(n/R +
+    /// dn/dt) of its flows.
     fn rate(&self, now_s: f64, per_rtt: f64) -> f64 {
         self.pkts_per_s - self.pkts_early(now_s) * per_rtt
     }
@@ -106,8 +107,8 @@ impl Source {
         }
     }
 
-    /// Sets the signal probabilities that the sender sees during a step, with R extrapolated along its
-    /// slope, and returns the time of the last of them.
+    /// Sets the signal probabilities that the sender sees during a step, with R extrapolated along
+    /// its slope, and returns the time of the last of them.
     pub fn observe(&mut self, start_s: f64, end_s: f64) -> f64 {
         let (low, high) = self.between_s;
         let (rtt_s, rtt_slope) = self.round;
@@ -144,7 +145,7 @@ pub struct Queue {
     pub buffer_pkts: f64,
     /// Classes that pass, by index.
     pub passing: Vec<usize>,
-    /// Whether packets of some of them are dropped and not marked.
+    /// True if packets of some classes are dropped and not marked.
     pub drops: bool,
     pub piece: Piece,
 }
@@ -163,7 +164,7 @@ pub enum Piece {
 #[derive(Clone, Copy, Default)]
 pub struct Through {
     pub arriving: f64,
-    /// Not dropped by the law.
+    /// Packets that the law did not drop.
     pub admitted: f64,
     /// Marked by it, of the admitted.
     pub marked: f64,
@@ -182,7 +183,8 @@ pub struct ClassState {
     /// Rate of one flow, and its slope but for that of dW/dt.
     pub rate: f64,
     pub rate_slope: f64,
-    /// What the class sends past the queues so far; in the end what is delivered.
+    /// Packets of the class that have passed the queues up to here; behind the last queue, those
+    /// delivered.
     pub passing_on: f64,
 }
 
@@ -198,7 +200,7 @@ pub struct Entering {
 /// Right-hand side at one moment.
 #[derive(Clone, Default)]
 pub struct Slopes {
-    /// Of windows, then of queues, then of what senders know beside their windows.
+    /// Derivatives of the windows, then of the queues, then of the senders' other state variables.
     pub state: Vec<f64>,
     pub classes: Vec<ClassState>,
     pub through: Vec<Through>,
@@ -210,7 +212,7 @@ pub struct Slopes {
 #[derive(Clone, Copy)]
 pub struct Moment {
     pub now_s: f64,
-    /// Of the step that has passed.
+    /// Share of the step that has elapsed.
     pub part: f64,
 }
 
@@ -307,7 +309,7 @@ impl System {
         floors
     }
 
-    /// Round trip of a class.
+    /// Returns the round trip of a class.
     pub fn rtt_s(&self, class: usize, state: &[f64]) -> f64 {
         let source = &self.sources[class];
         let queues_pkts = &state[self.sources.len()..];
@@ -435,9 +437,9 @@ impl System {
         }
     }
 
-    /// Returns the fraction of the step after which a queue leaves the piece of its right-hand side,
-    /// by linear interpolation from `before` to `queues_pkts`, the end of the step; `None` if no queue
-    /// leaves its piece by more than rounding.
+    /// Returns the fraction of the step after which a queue leaves the piece of its right-hand
+    /// side, by linear interpolation from `before` to `queues_pkts`, the end of the step; `None` if
+    /// no queue leaves its piece by more than rounding.
     pub fn left(&self, before: &[f64], queues_pkts: &[f64], slopes: &[Slopes; 5]) -> Option<f64> {
         let mut earliest: Option<f64> = None;
         for (v, queue) in self.queues.iter().enumerate() {
@@ -468,7 +470,7 @@ impl System {
 /// Growth, as a part of the capacity, that counts as none.
 const NEAR_GROWTH: f64 = 1e-6;
 
-/// A queue this near to a bound is there.
+/// Returns the distance below which a queue counts as at its bound.
 fn near_pkts(queue: &Queue) -> f64 {
     1e-6 + 1e-7 * queue.buffer_pkts
 }

@@ -131,7 +131,7 @@ pub(crate) struct Rows {
     state: Vec<f64>,
 }
 
-/// What passed within a time.
+/// Amounts that passed within an interval of time.
 #[derive(Clone)]
 struct Amounts {
     /// By queue.

@@ -570,7 +570,7 @@ fn changeable(words: &str) -> String {
 #[derive(Clone, Copy)]
 struct GroupTraffic {
     traffic: u8,
-    /// Whether the packets are those of a recorded file, with many flows between many hosts.
+    /// True if the packets are those of a recorded file, with many flows between many hosts.
     recorded: bool,
     /// The MTU of the sender's device, in bytes.
     mtu: u32,

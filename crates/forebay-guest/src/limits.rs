@@ -39,40 +39,42 @@ pub fn congestion_control<'a>(scenario: &'a Scenario, sender: &str) -> Option<&'
 }
 
 /// The names of the senders that a guest can run, for error messages.
-pub const SENDERS: &str = "reno, newreno, sack, cubic, linux-reno, linux-cubic, bbr, dctcp";
+pub const SENDERS: &str = "one of reno, newreno, sack, cubic, linux-reno, linux-cubic, bbr, dctcp";
 
 /// Checks that a guest can run a scenario with a law.
 ///
 /// # Errors
-/// The first key of the scenario that a guest cannot run, with its value and the allowed values.
+/// The first key of the scenario that a guest cannot run, with its value and the valid ones.
 pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
-    let refuse = |key: &str, found: String, allowed: &str| {
-        Err(ParamError::new(
+    let too_many = |key: &str, number: usize, expected: &str| {
+        let expected = format!("{expected} with --engine kernel");
+        Err(ParamError::stated(
             key,
-            forebay_units::Value::Text(found),
-            format!("{allowed} with --engine kernel"),
+            format!("{number} are too many"),
+            expected,
         ))
     };
     if law.spec.is_custom() {
-        let allowed = "a law of `forebay laws`: a guest has no Python";
-        return refuse("law", law.label.clone(), allowed);
+        let expected = "a law of `forebay laws`, since a guest has no Python";
+        return Err(ParamError::new("law", quoted(&law.label), expected));
     }
     if scenario.links.len() > 1 {
-        let found = format!("{} more", scenario.links.len() - 1);
-        return refuse("link", found, "the bottleneck alone");
+        let number = scenario.links.len() - 1;
+        return too_many("link", number, "no [[link]] next to the bottleneck");
     }
     if scenario.traffic.is_empty() {
-        return refuse("traffic", "none".into(), "at least one");
+        let expected = "at least one [[traffic]] with --engine kernel";
+        return Err(ParamError::missing("traffic", expected));
     }
     if scenario.traffic.len() > 250 {
-        return refuse("traffic", scenario.traffic.len().to_string(), "at most 250");
+        return too_many("traffic", scenario.traffic.len(), "at most 250 [[traffic]]");
     }
     let recorded = |traffic: &&Traffic| matches!(traffic.kind, TrafficKind::Arrivals(_));
     let with_sockets = scenario.traffic.iter().filter(|traffic| !recorded(traffic));
     let flows: u32 = with_sockets.map(|traffic| traffic.flows).sum();
     if flows > MOST_FLOWS {
-        let allowed = format!("at most {MOST_FLOWS} in all");
-        return refuse("traffic.flows", flows.to_string(), &allowed);
+        let expected = format!("at most {MOST_FLOWS} flows in all");
+        return too_many("traffic.flows", flows as usize, &expected);
     }
     let networks = |traffic: &Traffic| match traffic.kind {
         TrafficKind::Program(_) => traffic.flows as usize,
@@ -80,64 +82,77 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
     };
     let groups: usize = scenario.traffic.iter().map(networks).sum();
     if groups > MOST_GROUPS {
-        let allowed = format!("at most {MOST_GROUPS} round trips and programs in all");
-        return refuse("traffic.rtt", groups.to_string(), &allowed);
+        let expected = format!("at most {MOST_GROUPS} round trips and programs in all");
+        return too_many("traffic.rtt", groups, &expected);
     }
     let mut recorded = scenario.traffic.iter().filter(recorded);
     if let Some(traffic) = recorded.find(|traffic| traffic.flows > MOST_RECORDED_FLOWS) {
-        let allowed = format!("a file with at most {MOST_RECORDED_FLOWS} flows");
-        return refuse("traffic.file", format!("{} flows", traffic.flows), &allowed);
+        let expected = format!("a file with at most {MOST_RECORDED_FLOWS} flows");
+        return too_many("traffic.file", traffic.flows as usize, &expected);
     }
     for (number, traffic) in scenario.traffic.iter().enumerate() {
-        if let Err((key, found, allowed)) = check_traffic(traffic, scenario) {
-            return refuse(&format!("traffic.{number}.{key}"), found, allowed);
-        }
+        check_traffic(traffic, scenario).map_err(|error| ParamError {
+            key: format!("traffic.{number}.{}", error.key),
+            expected: format!("{} with --engine kernel", error.expected),
+            ..error
+        })?;
     }
     Ok(())
 }
 
-/// A refused key, its value, and the allowed values.
-type Refusal = (&'static str, String, &'static str);
+/// Returns a value between quotation marks.
+fn quoted(value: impl ToString) -> String {
+    format!("\"{}\"", value.to_string())
+}
 
 /// Checks that a guest can run a traffic.
-fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> {
+fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), ParamError> {
     if let TrafficKind::Arrivals(_) = traffic.kind {
         return Ok(());
     }
     let sends_datagrams =
         traffic.kind.tcp().is_none() && !matches!(traffic.kind, TrafficKind::Program(_));
-    let (least, allowed) = match sends_datagrams {
-        true => (LEAST_DATAGRAM_BYTES, "at least 46B, the headers of UDP"),
+    let (least, expected) = match sends_datagrams {
+        true => (
+            LEAST_DATAGRAM_BYTES,
+            "at least \"46B\" (the headers of UDP)",
+        ),
         false => (
             LEAST_PACKET_BYTES,
-            "at least 142B, IPv4's least MTU and room for TCP",
+            "at least \"142B\" (the smallest MTU of IPv4 and the headers of TCP)",
         ),
     };
     if traffic.packet.0 < least {
-        return Err(("packet", format!("{}B", traffic.packet.0), allowed));
+        return Err(ParamError::new("packet", quoted(traffic.packet), expected));
     }
     if traffic.access.as_bps() < ACCESS_RATIO * scenario.tested_link().rate.as_bps() {
-        let found = format!("{}bit/s", traffic.access.as_bps());
-        return Err(("access", found, "at least the bottleneck's rate"));
+        let expected = "at least the rate of the bottleneck";
+        return Err(ParamError::new("access", quoted(traffic.access), expected));
     }
     if traffic.pairs.is_some_and(|pairs| pairs < traffic.flows) || traffic.group.is_some() {
-        return Err(("pairs", "shared access links".into(), "one for each flow"));
+        let reason = "flows share access links";
+        return Err(ParamError::stated(
+            "pairs",
+            reason,
+            "one pair for each flow",
+        ));
     }
     if traffic.host.is_some() && traffic.rtts.len() > 1 {
-        return Err((
+        let reason = format!("the host has {} round-trip times", traffic.rtts.len());
+        return Err(ParamError::stated(
             "host",
-            "several round trips".into(),
-            "one round trip for a host",
+            reason,
+            "one round-trip time for a host",
         ));
     }
     if let Some(tcp) = traffic.kind.tcp() {
         if congestion_control(scenario, tcp.sender.name).is_none() {
-            return Err(("tcp", tcp.sender.name.to_owned(), SENDERS));
+            return Err(ParamError::new("tcp", quoted(tcp.sender.name), SENDERS));
         }
         let is_not_l4s = scenario.kernel.tcp.is_none() && tcp.sender.name != "dctcp";
         if tcp.ecn == EcnChoice::L4s && is_not_l4s {
-            let allowed = "true or false, or tcp = \"dctcp\" as an L4S sender";
-            return Err(("ecn", "\"l4s\"".into(), allowed));
+            let expected = "true or false, or tcp = \"dctcp\" as an L4S sender";
+            return Err(ParamError::new("ecn", "\"l4s\"", expected));
         }
     }
     Ok(())

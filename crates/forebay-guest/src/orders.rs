@@ -18,7 +18,7 @@ pub struct Orders {
     pub sets: Vec<(String, String)>,
     /// The laws that replace those of the scenario.
     pub laws: Vec<String>,
-    /// Whether the laws of the scenario itself are left out.
+    /// True if the laws of the scenario itself are left out.
     pub without_own_laws: bool,
     /// The link of the scenario, the link that replaces it, and the size of a packet in bytes.
     pub link: Option<(Place, Place, u64)>,
@@ -35,7 +35,7 @@ pub struct Orders {
     pub seed: u64,
     /// The qdisc of the kernel under test; `None` where the queue is one of this workspace.
     pub qdisc: Option<Qdisc>,
-    /// Whether the guest's kernel accepts several system calls at a time.
+    /// True if the guest's kernel accepts several system calls at a time.
     #[serde(default)]
     pub several_calls: bool,
     /// The folder of the scenario, where programs run.
@@ -50,7 +50,7 @@ type Place = (u64, u64);
 pub struct Qdisc {
     /// Its kind and its parameters in the words of tc(8).
     pub words: String,
-    /// Whether it has a rate of its own and needs no shaper.
+    /// True if it has a rate of its own and needs no shaper.
     pub shapes: bool,
 }
 

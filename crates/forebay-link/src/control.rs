@@ -66,12 +66,14 @@ impl Control {
             listener => listener,
         };
         let listener = listener.map_err(|error| {
-            let problem = format!("{:?}, {error}", path.display().to_string());
+            let expected = "a path in a writable folder at which there is no file";
+            let error = error.to_string();
             ParamError::new(
                 "control",
-                problem,
-                "a path in a folder of yours with nothing at metadata",
+                format!("{:?}", path.display().to_string()),
+                expected,
             )
+            .because(format!("cannot be used ({error})"))
         })?;
         // The working directory of the process may change.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -132,7 +134,7 @@ fn answer(stream: &UnixStream, hand: &Mutex<Hand>, shared: &Shared) -> io::Resul
         if !line.ends_with('\n') {
             // The line is too long or incomplete, so that the rest of the stream has no request
             // either.
-            return (&*stream).write_all(b"error request: found no end, allowed: a line\n\n");
+            return (&*stream).write_all(b"error request: the line has no end; expected at most 4096 bytes and a newline\n\n");
         }
         let answer = if line.trim() == "metrics" {
             let picture = shared
@@ -163,7 +165,7 @@ impl Hand {
     /// Carries out a request for a direction and returns its answer.
     ///
     /// # Errors
-    /// The request is malformed, or a value is not allowed; nothing is changed then.
+    /// If the request is malformed or a value is not valid; nothing is changed then.
     fn obey(&mut self, line: &str) -> Result<String, ParamError> {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap_or_default();
@@ -174,7 +176,7 @@ impl Hand {
             return Err(ParamError::new(
                 "request",
                 format!("{name:?}"),
-                "metrics, up, down",
+                "one of metrics, up, down",
             ));
         };
         let mut next = self.ways[way].clone();
@@ -182,25 +184,29 @@ impl Hand {
         let mut law_changes = false;
         for word in words {
             let Some((key, text)) = word.split_once('=') else {
-                return Err(ParamError::new("request", format!("{word:?}"), "KEY=VALUE"));
+                return Err(ParamError::new(
+                    "request",
+                    format!("{word:?}"),
+                    "KEY=VALUE, such as rate=10Mbit/s",
+                ));
             };
             let value = set_value(key, text)?;
             match key {
                 "rate" => {
-                    let not_allowed =
-                        |_| ParamError::new("rate", format!("{text:?}"), Rate::ALLOWED);
-                    let new_rate = Rate::from_value(&value).map_err(not_allowed)?;
+                    let invalid = |_| ParamError::new("rate", format!("{text:?}"), Rate::EXPECTED);
+                    let new_rate = Rate::from_value(&value).map_err(invalid)?;
                     // These are also the limits of the live view's keys.
                     if !(1_000..=100_000_000_000).contains(&new_rate.as_bps()) {
-                        let allowed = "1kbit/s to 100Gbit/s";
-                        return Err(ParamError::new("rate", format!("{text:?}"), allowed));
+                        let expected = "a rate from 1kbit/s to 100Gbit/s";
+                        return Err(ParamError::new("rate", format!("{text:?}"), expected));
                     }
                     next.capacity.set_rate(new_rate);
                     rate = Some(new_rate);
                 }
                 "law" => {
-                    let spec = law_named(text)
-                        .map_err(|allowed| ParamError::new("law", format!("{text:?}"), allowed))?;
+                    let spec = law_named(text).map_err(|expected| {
+                        ParamError::new("law", format!("{text:?}"), expected)
+                    })?;
                     if spec.kind != next.law.spec.kind {
                         next.law = LawChoice::of(spec, Vec::new())?;
                     }
@@ -324,15 +330,40 @@ mod tests {
     fn a_wrong_request_is_refused_and_changes_nothing() {
         let (mut hand, requests) = hand();
         for (line, start) in [
-            ("", "request: found \"\""),
-            ("left a=1", "request: found \"left\""),
-            ("up a", "request: found \"a\""),
-            ("up a=7", "a: found 7, allowed: 0 to 1"),
-            ("up target=20furlongs", "target: found"),
-            ("up gain=1", "gain: found a key that is not known here"),
-            ("up law=magic", "law: found \"magic\""),
-            ("up rate=1bit/s", "rate: found"),
-            ("up rate=20Mbit/s a=7", "a: found 7"),
+            (
+                "",
+                "request: \"\" is not valid; expected one of metrics, up, down",
+            ),
+            (
+                "left a=1",
+                "request: \"left\" is not valid; expected one of metrics, up, down",
+            ),
+            (
+                "up a",
+                "request: \"a\" is not valid; expected KEY=VALUE, such as rate=10Mbit/s",
+            ),
+            ("up a=7", "a: 7 is not valid; expected a value from 0 to 1"),
+            (
+                "up target=20furlongs",
+                "target: \"20furlongs\" is not valid; expected a queue length such as \"200p\", or a \
+                 queuing delay such as \"15ms\" (at most 1000s)",
+            ),
+            (
+                "up gain=1",
+                "gain: unknown key; expected one of target, a, b, interval, queue_in_bytes",
+            ),
+            (
+                "up law=magic",
+                "law: \"magic\" is not valid; expected one of droptail, red, pi, ",
+            ),
+            (
+                "up rate=1bit/s",
+                "rate: \"1bit/s\" is not valid; expected a rate from 1kbit/s to 100Gbit/s",
+            ),
+            (
+                "up rate=20Mbit/s a=7",
+                "a: 7 is not valid; expected a value from 0 to 1",
+            ),
         ] {
             let error = hand.obey(line).unwrap_err().to_string();
             assert!(error.starts_with(start), "{line}: {error}");
@@ -372,7 +403,8 @@ mod tests {
         stream.read_to_string(&mut answers).unwrap();
         let answers: Vec<&str> = answers.split("\n\n").collect();
         assert!(
-            answers[0].starts_with("error request: found"),
+            answers[0]
+                == "error request: \"nonsense\" is not valid; expected one of metrics, up, down",
             "{answers:?}"
         );
         assert!(

@@ -28,7 +28,7 @@ pub enum Device {
     Tun {
         /// The open /dev/net/tun.
         file: OwnedFd,
-        /// Whether the device hands over super-packets (GSO), each behind a `struct virtio_net_hdr`
+        /// True if the device hands over super-packets (GSO), each behind a `struct virtio_net_hdr`
         /// that describes it.
         super_packets: bool,
     },

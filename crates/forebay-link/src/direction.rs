@@ -63,7 +63,7 @@ pub struct Direction {
     rng: Rng,
     /// Bits sent since the last packet was put into a lane.
     link_bits: u64,
-    /// Whether the link was idle before the next packet.
+    /// True if the link was idle before the next packet.
     after_idle: bool,
     /// The flows of this direction.
     pub flows: Flows,
@@ -413,7 +413,7 @@ pub fn both(settings: &Settings) -> Result<[Direction; 2], ParamError> {
 fn under_option(option: &str, law: &LawChoice, mut error: ParamError) -> ParamError {
     let declared = law.spec.params.iter().any(|param| param.name == error.key);
     if declared && !law.given().iter().any(|(name, _)| *name == error.key) {
-        error.found += ", its default";
+        error.value += " (the default)";
     }
     error.key = format!("{option} {}: {}", law.spec.kind, error.key);
     error

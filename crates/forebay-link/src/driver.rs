@@ -188,9 +188,9 @@ struct Driver<'a> {
     losses: Losses,
     changes: Vec<(Time, LiveChange)>,
     capture: Option<Capture>,
-    /// Whether releases happen at most once in [`COARSE`].
+    /// True if releases happen at most once in [`COARSE`].
     coarse: bool,
-    /// Whether the loop may poll the clock before a release.
+    /// True if the loop may poll the clock before a release.
     may_spin: bool,
 }
 

@@ -13,11 +13,11 @@ pub struct Due {
     pub first: u16,
     /// The number of segments.
     pub segments: u16,
-    /// Whether the queue marked the segments with CE.
+    /// True if the queue marked the segments with CE.
     pub marked: bool,
     /// Bits that the link sent after the release before this one, up to the end of this one.
     pub link_bits: u64,
-    /// Whether the link was idle before, so that the time since the release before says nothing
+    /// True if the link was idle before, so that the time since the release before says nothing
     /// about its rate.
     pub after_idle: bool,
 }

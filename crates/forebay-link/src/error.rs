@@ -8,7 +8,7 @@ use nix::errno::Errno;
 /// A reason for which a link cannot be made or cannot go on.
 #[derive(Debug)]
 pub enum Error {
-    /// An option has a value that is not allowed.
+    /// An option has a value that is not valid.
     Input(ParamError),
     /// A system call failed, or this machine does not allow a link. The text is one line; it says
     /// step to do where the user can do something.
@@ -22,10 +22,10 @@ impl Error {
         Error::Machine(format!("{step}: {reason}"))
     }
 
-    /// Returns the error of an option `key` whose value is `found`; `allowed` describes the allowed
-    /// values.
-    pub fn input(key: &str, found: impl ToString, allowed: impl Into<String>) -> Error {
-        Error::Input(ParamError::new(key, found, allowed))
+    /// Returns the error of an option `key` whose value is not valid; `expected` describes the
+    /// valid values.
+    pub fn input(key: &str, value: impl ToString, expected: impl Into<String>) -> Error {
+        Error::Input(ParamError::new(key, value, expected))
     }
 }
 

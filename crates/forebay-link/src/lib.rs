@@ -199,7 +199,7 @@ pub struct Ready {
     pub user: Option<String>,
     /// Paths of the network namespaces of the client and of the server.
     pub networks: [String; 2],
-    /// Whether the ends have IPv6 addresses.
+    /// True if the ends have IPv6 addresses.
     pub ipv6: bool,
     /// Environment variables that the commands at the ends get, with the ends' addresses.
     pub environment: Vec<(String, String)>,

@@ -17,7 +17,7 @@ pub struct DirectionNow {
     pub law: String,
     /// The law's parameters that do not have their default, such as "target=20p".
     pub set: String,
-    /// Whether a watcher has changed the law or the rate.
+    /// True if a watcher has changed the law or the rate.
     pub changed: bool,
     /// The rate of the link, in bit/s.
     pub rate_bps: f64,
@@ -48,7 +48,7 @@ pub struct Picture {
     pub ways: [DirectionNow; 2],
     /// The 99th percentile of the lateness of releases, in s.
     pub lateness_p99_s: f64,
-    /// Whether the run has ended.
+    /// True if the run has ended.
     pub ended: bool,
 }
 

@@ -101,9 +101,9 @@ pub struct NamespaceNetwork {
     pub client: Host,
     /// The server's end.
     pub server: Host,
-    /// Whether the ends have IPv6 addresses.
+    /// True if the ends have IPv6 addresses.
     pub ipv6: bool,
-    /// Whether the link made a user namespace of its own. Commands then need capabilities in it.
+    /// True if the link made a user namespace of its own. Commands then need capabilities in it.
     pub own_user: bool,
     /// The former network namespace of this thread; `None` where the thread may not return there.
     former: Option<File>,

@@ -338,7 +338,7 @@ struct Agenda {
     zero: Option<Instant>,
     start: Option<Duration>,
     stop: Option<Duration>,
-    /// Whether the command was started, or must not start any more.
+    /// True if the command was started, or must not start any more.
     started: bool,
     /// The last signal that was sent to stop the command.
     stopped: Option<Signal>,

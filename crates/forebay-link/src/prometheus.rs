@@ -29,14 +29,14 @@ impl Endpoint {
     /// # Errors
     /// The text is not an address with a port, or the address cannot be bound.
     pub fn at(address: &str) -> Result<Endpoint, ParamError> {
-        let not_available = |problem: String| {
-            let allowed = "an address of this machine with a free port, such as 127.0.0.1:9100";
-            ParamError::new("metrics", problem, allowed)
+        let not_available = |reason: String| {
+            let expected = "an address of this machine with a free port, such as 127.0.0.1:9100";
+            ParamError::new("metrics", format!("{address:?}"), expected).because(reason)
         };
         let address: SocketAddr = address
             .parse()
-            .map_err(|_| not_available(format!("{address:?}")))?;
-        Endpoint::bind(address).map_err(|error| not_available(format!("{address}, {error}")))
+            .map_err(|_| not_available("is not valid".to_owned()))?;
+        Endpoint::bind(address).map_err(|error| not_available(format!("cannot be used ({error})")))
     }
 
     /// Binds an endpoint at `address`.

@@ -17,7 +17,7 @@ const INTERVAL: Span = Span::from_millis(200);
 /// priority if the user may have it. Dropping the value restores both.
 pub struct RealTime {
     former_slack: i32,
-    /// Whether the thread has real-time priority (SCHED_FIFO).
+    /// True if the thread has real-time priority (SCHED_FIFO).
     first_in_first_out: bool,
     /// The time at which the share of the core was last measured.
     measured: Time,

@@ -22,7 +22,7 @@ pub struct DirectionSettings {
     pub path: Path,
     /// The size of the buffer.
     pub buffer: Buffer,
-    /// Whether ECN-capable packets are marked with CE where others are dropped.
+    /// True if ECN-capable packets are marked with CE where others are dropped.
     pub ecn: bool,
     /// The law with its parameters, and its discipline.
     pub law: LawChoice,
@@ -74,7 +74,7 @@ pub struct Settings {
     pub device: DeviceKind,
     /// The MTU of the devices, in bytes.
     pub mtu: u32,
-    /// Whether the kernel hands over up to 64 KiB of a flow at a time (GSO).
+    /// True if the kernel hands over up to 64 KiB of a flow at a time (GSO).
     pub super_packets: bool,
     /// The seed of the random numbers of laws and losses.
     pub seed: u64,
@@ -115,11 +115,11 @@ impl DirectionSettings {
             Buffer::Bytes(bytes) => bytes <= MAX_BUFFER_BYTES,
         };
         if !held {
-            let allowed = format!("at most \"{MAX_BUFFER_PKTS}p\" or \"1GiB\", for its memory");
+            let expected = format!("at most \"{MAX_BUFFER_PKTS}p\" or \"1GiB\"");
             return Err(ParamError::new(
                 "buffer",
                 options.buffer.to_value(),
-                allowed,
+                expected,
             ));
         }
         let Share(loss) = options.loss;
@@ -198,8 +198,8 @@ impl Settings {
         let packets = whole.device == DeviceKind::Packets;
         let Maybe(super_packets) = whole.super_packets;
         if packets && super_packets == Some(true) {
-            let allowed = "tun, which super-packets need";
-            return Err(ParamError::new("device", "packets", allowed));
+            let error = ParamError::new("device", "packets", "tun, which super-packets require");
+            return Err(error.because("cannot carry super-packets"));
         }
         let fast = [&up, &down].map(|way| way.capacity.mean_rate() > SUPER_PACKETS_ABOVE);
         let by_rate = || fast.contains(&true) && !packets && crate::device::tun_is_available();

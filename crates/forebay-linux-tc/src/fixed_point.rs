@@ -61,8 +61,8 @@ pub fn fits(site: &Site) -> Result<(), ParamError> {
     if low <= site.rate && site.rate <= high {
         return Ok(());
     }
-    let allowed = format!("{low} to {high}, in fixed point");
-    Err(ParamError::new("rate", site.rate, allowed))
+    let expected = format!("a rate from {low} to {high} in fixed point");
+    Err(ParamError::new("rate", site.rate, expected))
 }
 
 /// Converts a rate in bytes per second to fixed point in bytes per nanosecond.
@@ -82,8 +82,8 @@ pub fn length(key: &str, pkts: f64, site: &Site) -> Result<i64, ParamError> {
         ));
     }
     let max_pkts = MAX_LENGTH_BYTES / packet_bytes;
-    let allowed = format!("less than {max_pkts:.0} packets, in fixed point");
-    Err(ParamError::new(key, format!("{pkts} packets"), allowed))
+    let expected = format!("less than {max_pkts:.0} packets in fixed point");
+    Err(ParamError::new(key, format!("{pkts} packets"), expected))
 }
 
 /// Converts a factor, with which `fb_times` multiplies, to a mantissa of 48 bits and a shift.
@@ -101,8 +101,10 @@ pub fn factor(key: &str, value: f64, x: f64) -> Result<i64, ParamError> {
         i32::MAX
     };
     if exponent > MANTISSA_BITS {
-        let allowed = format!("{:.4e} times less, in fixed point", x.abs() / two_to(48));
-        return Err(ParamError::new(key, value, allowed));
+        let ratio = x.abs() / two_to(48);
+        let expected = format!("a value that is at least {ratio:.4e} times smaller");
+        let error = ParamError::new(key, value, expected);
+        return Err(error.because("is too large for fixed point"));
     }
     let shift = (MANTISSA_BITS - exponent).min(127);
     let mantissa = whole_i64((x.abs() * two_to(shift)).round().min(two_to(48) - 1.0));
@@ -131,8 +133,10 @@ pub fn difference_gain(key: &str, per_packet: f64, site: &Site) -> Result<i64, P
     let max_product = two_to(62 - PRODUCT_BITS);
     let product = per_packet.abs() * site.buffer_pkts;
     if site.buffer_pkts.is_finite() && product >= max_product {
-        let allowed = format!("{:.4e} times less, in fixed point", product / max_product);
-        return Err(ParamError::new(key, per_packet, allowed));
+        let ratio = product / max_product;
+        let expected = format!("a value that is at least {ratio:.4e} times smaller");
+        let error = ParamError::new(key, per_packet, expected);
+        return Err(error.because("is too large for fixed point"));
     }
     let unit = two_to(PRODUCT_BITS - LENGTH_BITS) / site.packet.0 as f64;
     factor(key, per_packet, per_packet * unit)

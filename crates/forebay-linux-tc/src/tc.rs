@@ -201,8 +201,12 @@ impl Tc {
     pub fn steps(&mut self, key: &str, x: f64, steps: f64, max: f64) -> Result<u64, ParamError> {
         let count = (x * steps).round();
         if x > max || x > 0.0 && count < 1.0 {
-            let allowed = format!("{} to {max} in Linux's {}", 1.0 / steps, self.qdisc);
-            return Err(ParamError::new(key, x, allowed));
+            let expected = format!(
+                "a value from {} to {max} in Linux's {}",
+                1.0 / steps,
+                self.qdisc
+            );
+            return Err(ParamError::new(key, x, expected));
         }
         if (count / steps - x).abs() > 1e-9 * x {
             self.round(key, x, count / steps);
@@ -223,11 +227,11 @@ impl Tc {
         if site.queue.ecn {
             return Ok(());
         }
-        let allowed = format!(
-            "true: Linux's {} always marks ECN-capable packets",
+        let expected = format!(
+            "true, since Linux's {} always marks ECN-capable packets",
             self.qdisc
         );
-        Err(ParamError::new("ecn", false, allowed))
+        Err(ParamError::new("ecn", false, expected))
     }
 
     /// Checks parameters that are constants of the qdisc: each of `keys` must have this value.
@@ -243,14 +247,14 @@ impl Tc {
         let Some((key, value, constant)) = conflicts.next() else {
             return Ok(());
         };
-        let mut allowed = format!("{constant}, which Linux's {} always has", self.qdisc);
+        let mut expected = format!("{constant}, which is constant in Linux's {}", self.qdisc);
         let further: Vec<String> = conflicts
             .map(|(key, _, constant)| format!("{key} = {constant}"))
             .collect();
         if !further.is_empty() {
-            allowed += &format!(", with {}", further.join(", "));
+            expected += &format!(", with {}", further.join(", "));
         }
-        Err(ParamError::new(key, value, allowed))
+        Err(ParamError::new(key, value, expected))
     }
 
     /// Checks parameters that are constants of the qdisc and equal to the defaults of `R`.
@@ -283,8 +287,8 @@ impl Tc {
         if [Bytes(0), usual, without_held].contains(&backlog) {
             return Ok(());
         }
-        let allowed = format!("\"{usual}\", which Linux's {} always has", self.qdisc);
-        Err(ParamError::new(key, backlog.to_value(), allowed))
+        let expected = format!("\"{usual}\", which is constant in Linux's {}", self.qdisc);
+        Err(ParamError::new(key, backlog.to_value(), expected))
     }
 }
 

@@ -45,8 +45,8 @@ pub fn drive(
     until: Time,
 ) -> Result<Time, ParamError> {
     if u32::try_from(flows.len()) != Ok(network.flows()) {
-        let allowed = format!("as many as the scenario has, {}", network.flows());
-        return Err(ParamError::new("flows", flows.len(), allowed));
+        let expected = format!("{}, the number of flows in the scenario", network.flows());
+        return Err(ParamError::new("flows", flows.len(), expected));
     }
     let until = until.min(network.end());
     let mut due = vec![Time::MAX; 2 * flows.len()];

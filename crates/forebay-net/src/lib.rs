@@ -139,7 +139,7 @@ pub struct Delivered<P> {
     pub to: End,
     /// The ECN field on arrival: [`Ecn::Ce`] where a queue has marked the packet.
     pub ecn: Ecn,
-    /// As it was sent.
+    /// The payload as it was sent.
     pub payload: P,
 }
 
@@ -154,7 +154,7 @@ pub struct Lost<P> {
     pub from: End,
     /// The reason of the loss.
     pub why: Loss,
-    /// As it was sent.
+    /// The payload as it was sent.
     pub payload: P,
 }
 
@@ -165,7 +165,7 @@ pub enum Event<P> {
     Delivered(Delivered<P>),
     /// A packet was lost. A transport must not use this event; a test may.
     Lost(Lost<P>),
-    /// No packet was delivered or lost up to this time, which is the one that was polled for.
+    /// The time that was polled for; no packet was delivered or lost up to it.
     Time(Time),
     /// The scenario has ended at this time. All later polls return this event.
     End(Time),
@@ -272,14 +272,14 @@ impl<P: Payload> Network<P> {
         };
         let experiment = parse(scenario.as_bytes(), FILE, &options)?;
         let [point] = experiment.points.as_slice() else {
-            let found = format!("{} points", experiment.points.len());
-            let allowed = "one: what is swept has a value in Options::sets";
-            return Err(ParamError::new("sweep", found, allowed).into());
+            let reason = format!("the scenario has {} points", experiment.points.len());
+            let expected = "one point, with a value for each swept key in Options::sets";
+            return Err(ParamError::stated("sweep", reason, expected).into());
         };
         let [_] = point.laws.as_slice() else {
-            let found = experiment.laws.join(", ");
-            let allowed = "one law, in the scenario or in Options::laws";
-            return Err(ParamError::new("law", found, allowed).into());
+            let reason = format!("the scenario has the laws {}", experiment.laws.join(", "));
+            let expected = "one law, in the scenario or in Options::laws";
+            return Err(ParamError::stated("law", reason, expected).into());
         };
         Ok(Network::of_point(point, seed)?)
     }
@@ -291,7 +291,7 @@ impl<P: Payload> Network<P> {
     /// The point has no law or no external traffic.
     pub fn of_point(point: &Point, seed: u64) -> Result<Network<P>, ParamError> {
         let Some(law) = point.laws.first() else {
-            return Err(ParamError::new("law", "nothing", "a law"));
+            return Err(ParamError::missing("law", "a law"));
         };
         let scenario = Arc::new(point.scenario.clone());
         let mut external = Vec::new();
@@ -303,9 +303,9 @@ impl<P: Payload> Network<P> {
             }
         }
         if external.is_empty() {
-            let found = "nothing for the caller to send";
-            let allowed = "a [[traffic]] of kind \"external\"";
-            return Err(ParamError::new("traffic", found, allowed));
+            let reason = "the caller has no packets to send";
+            let expected = "a [[traffic]] of kind \"external\"";
+            return Err(ParamError::stated("traffic", reason, expected));
         }
         let of_law = || law.target_pkts(&scenario.site());
         Ok(Network {
@@ -373,22 +373,22 @@ impl<P: Payload> Network<P> {
         ecn: Ecn,
     ) -> Result<(), ParamError> {
         let Some(traffic) = self.of_flow(flow) else {
-            let allowed = format!("a number below {}", self.flows());
-            return Err(ParamError::new("flow", flow, allowed));
+            let expected = format!("the number of a flow, below {}", self.flows());
+            return Err(ParamError::new("flow", flow, expected));
         };
         let bytes = payload.length().saturating_add(traffic.header_bytes);
         let sent = u16::try_from(bytes).ok();
         let fits = |bytes: &u16| (1..=traffic.largest_bytes).contains(&usize::from(*bytes));
         let Some(bytes) = sent.filter(fits) else {
-            let allowed = format!(
-                "1 B to {} B, headers of {} B included",
+            let expected = format!(
+                "a size from 1 B to {} B, including headers of {} B",
                 traffic.largest_bytes, traffic.header_bytes
             );
-            return Err(ParamError::new("packet", format!("{bytes} B"), allowed));
+            return Err(ParamError::new("packet", format!("{bytes} B"), expected));
         };
         if now > self.end() {
-            let allowed = format!("at most {}, the end of the scenario", self.end());
-            return Err(ParamError::new("now", now, allowed));
+            let expected = format!("at most {}, the end of the scenario", self.end());
+            return Err(ParamError::new("now", now, expected));
         }
         self.now = self.now.max(now);
         let number = self.sent;

@@ -315,29 +315,33 @@ fn errors_are_one_line() {
     let ftp = ALONE.replace("\"external\"", "\"ftp\"");
     assert_eq!(
         line(&ftp, &none),
-        "traffic: found nothing for the caller to send, allowed: a [[traffic]] of kind \"external\""
+        "traffic: the caller has no packets to send; expected a [[traffic]] of kind \"external\""
     );
     let two = ALONE.to_owned() + "\n[[law]]\nkind = \"pie\"\n";
     assert_eq!(
         line(&two, &none),
-        "law: found droptail, pie, allowed: one law, in the scenario or in Options::laws"
+        "law: the scenario has the laws droptail, pie; expected one law, in the scenario or in \
+         Options::laws"
     );
     assert_eq!(line(&two, &options("pie", &[])), "no error");
     let swept = ALONE.to_owned() + "\n[sweep]\n\"bottleneck.rate\" = [\"1Mbit/s\", \"2Mbit/s\"]\n";
-    assert!(
-        line(&swept, &none).starts_with("sweep: found 2 points"),
-        "{}",
-        line(&swept, &none)
+    assert_eq!(
+        line(&swept, &none),
+        "sweep: the scenario has 2 points; expected one point, with a value for each swept key in \
+         Options::sets"
     );
     let wrong = ALONE.replace("\"10s\"", "\"10\"");
-    let found = line(&wrong, &none);
+    let error = line(&wrong, &none);
     assert!(
-        found.starts_with("scenario:2: duration: found \"10\""),
-        "{found}"
+        error.starts_with(
+            "scenario:2: duration: \"10\" is not valid; expected a time with its unit, such as "
+        ),
+        "{error}"
     );
     let changed = ALONE.to_owned() + "\n[[at]]\ntime = \"1s\"\nset = { \"traffic.0.flows\" = 3 }\n";
-    let found = line(&changed, &none);
-    assert!(found.contains("found a key that cannot change"), "{found}");
+    let error = line(&changed, &none);
+    let message = "traffic.0.flows: the key cannot change during a run; expected one of ";
+    assert!(error.contains(message), "{error}");
     let mut network = Network::from_toml(ALONE, 1).unwrap();
     assert_eq!(
         (
@@ -360,10 +364,13 @@ fn errors_are_one_line() {
     assert_eq!(send(0, 1472), "sent");
     assert_eq!(
         send(0, 1473),
-        "packet: found 1501 B, allowed: 1 B to 1500 B, headers of 28 B included"
+        "packet: 1501 B is not valid; expected a size from 1 B to 1500 B, including headers of 28 B"
     );
     assert_eq!(send(0, usize::MAX), send(0, usize::MAX));
-    assert_eq!(send(2, 10), "flow: found 2, allowed: a number below 2");
+    assert_eq!(
+        send(2, 10),
+        "flow: 2 is not valid; expected the number of a flow, below 2"
+    );
 }
 
 proptest! {

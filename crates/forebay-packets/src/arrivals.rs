@@ -58,7 +58,7 @@ pub struct Arrival {
     pub bytes: u16,
     /// The traffic class: DSCP and ECN field.
     pub class: TrafficClass,
-    /// Whether TCP carries it.
+    /// True if TCP carries it.
     pub tcp: bool,
 }
 
@@ -98,10 +98,12 @@ impl Selection {
     }
 }
 
-/// An error in a file: the wrong part, and the allowed ones.
+/// An error in a file.
 pub(crate) struct Wrong {
-    pub found: String,
-    pub allowed: &'static str,
+    /// The fault, as a phrase that follows the name of the file.
+    pub reason: String,
+    /// A description of correct contents.
+    pub expected: &'static str,
 }
 
 impl Arrivals {
@@ -111,7 +113,7 @@ impl Arrivals {
     }
 }
 
-/// The allowed formats of a file, for error messages.
+/// The formats of a file, for error messages.
 pub(crate) const FORMATS: &str =
     "a capture (pcap or pcapng), or a list with the first line \"time_s,size_bytes,flow\"";
 
@@ -125,7 +127,7 @@ pub(crate) struct FilePacket {
     pub header_bytes: u32,
     /// The traffic class.
     pub class: TrafficClass,
-    /// Whether the packet is TCP.
+    /// True if the packet is TCP.
     pub tcp: bool,
 }
 
@@ -202,8 +204,8 @@ impl<K: Hash + Eq> Builder<K> {
         }
         if next == MOST_FLOWS {
             return Err(Wrong {
-                found: format!("more than {MOST_FLOWS} flows"),
-                allowed: "fewer flows: a part of the file, or some of its addresses",
+                reason: format!("has more than {MOST_FLOWS} flows"),
+                expected: "fewer flows, such as a part of the file or some of its addresses",
             });
         }
         if let Some((source, destination)) = hosts {
@@ -242,8 +244,8 @@ impl<K: Hash + Eq> Builder<K> {
             let bytes = u16::try_from(piece).unwrap_or(u16::MAX);
             if self.packets.len() == MOST_PACKETS {
                 return Err(Wrong {
-                    found: format!("more than {MOST_PACKETS} packets"),
-                    allowed: "fewer packets: a part of the file, or some of its addresses",
+                    reason: format!("has more than {MOST_PACKETS} packets"),
+                    expected: "fewer packets, such as a part of the file or some of its addresses",
                 });
             }
             self.packets.push(Arrival {
@@ -278,11 +280,11 @@ impl<K: Hash + Eq> Builder<K> {
 /// Returns the error of a packet that is `back_ns` (negative) before its predecessor.
 fn unsorted(back_ns: i128) -> Wrong {
     Wrong {
-        found: format!(
-            "a packet {} s before the one ahead of it",
+        reason: format!(
+            "has a packet that is {} s earlier than the packet before it",
             seconds(-back_ns)
         ),
-        allowed: "packets in order of time (reordercap sorts a capture)",
+        expected: "packets in order of time (reordercap sorts a capture)",
     }
 }
 

@@ -76,8 +76,8 @@ impl Link {
     fn of(link_type: u32) -> Result<Link, Wrong> {
         const HAS_FCS: u32 = 1 << 26;
         let layer = LinkLayer::of(link_type).ok_or_else(|| Wrong {
-            found: format!("link type {}", link_type & 0xffff),
-            allowed: READ,
+            reason: format!("has the link type {}", link_type & 0xffff),
+            expected: READ,
         })?;
         let words = usize::try_from(link_type >> 28).unwrap_or(0);
         let fcs_bytes = if link_type & HAS_FCS == 0 {
@@ -144,7 +144,7 @@ impl Reader<'_> {
         number
             .and_then(|number| self.builder.push(number, &packet))
             .map_err(|wrong| Wrong {
-                found: format!("{} (frame {frame})", wrong.found),
+                reason: format!("{} in frame {frame}", wrong.reason),
                 ..wrong
             })
     }
@@ -152,17 +152,17 @@ impl Reader<'_> {
     /// Returns the error of the frame after the last one.
     fn wrong(&self, fault: &str) -> Wrong {
         Wrong {
-            found: format!("frame {} {fault}", self.builder.counts.frames + 1),
-            allowed: "a whole capture (editcap repairs one that ends early)",
+            reason: format!("{fault} in frame {}", self.builder.counts.frames + 1),
+            expected: "a complete capture (editcap repairs one that ends early)",
         }
     }
 
     /// Returns the error of the frame after the last one, from an error of the parser.
     fn broken(&self, error: &PcapError) -> Wrong {
         match error {
-            PcapError::IncompleteBuffer => self.wrong("cut off"),
-            PcapError::InvalidField(fault) => self.wrong(&format!("broken: {fault}")),
-            error => self.wrong(&format!("broken: {error}")),
+            PcapError::IncompleteBuffer => self.wrong("ends early"),
+            PcapError::InvalidField(fault) => self.wrong(&format!("is damaged ({fault})")),
+            error => self.wrong(&format!("is damaged ({error})")),
         }
     }
 }
@@ -233,8 +233,8 @@ impl Interface {
                 let base: i128 = if resolution & 0x80 == 0 { 10 } else { 2 };
                 let ticks = base.checked_pow(power).filter(|ticks| *ticks <= 1 << 62);
                 self.ticks_per_s = ticks.ok_or_else(|| Wrong {
-                    found: format!("a clock with resolution {resolution}"),
-                    allowed: "a resolution in the range of pcapng",
+                    reason: format!("has a clock with the resolution {resolution}"),
+                    expected: "a resolution in the range of pcapng",
                 })?;
             }
             // The length is in bits; some tools write it in bytes.
@@ -309,7 +309,7 @@ fn pcapng(contents: &[u8], reader: &mut Reader) -> Result<(), Wrong> {
         match block.kind {
             INTERFACE => match Interface::of(block.body, order) {
                 Some(interface) => interfaces.push(interface?),
-                None => return Err(reader.wrong("broken: an interface that is cut off")),
+                None => return Err(reader.wrong("has an incomplete interface")),
             },
             SIMPLE => {
                 reader.builder.counts.frames += 1;
@@ -318,10 +318,10 @@ fn pcapng(contents: &[u8], reader: &mut Reader) -> Result<(), Wrong> {
             ENHANCED | OBSOLETE => {
                 // Options after the packet are ignored: some tools do not end them.
                 let packet = PacketBlock::of(block.kind, block.body, order)
-                    .ok_or_else(|| reader.wrong("broken: a block of a packet"))?;
+                    .ok_or_else(|| reader.wrong("has an incomplete packet"))?;
                 let interface = interfaces
                     .get(packet.interface)
-                    .ok_or_else(|| reader.wrong("broken: an interface that is not described"))?;
+                    .ok_or_else(|| reader.wrong("has an unknown interface"))?;
                 let ticks = i128::from(packet.ticks);
                 let at_ns = NANOS * ticks / interface.ticks_per_s + interface.offset_ns;
                 reader.frame(interface.link, at_ns, packet.start, packet.length)?;

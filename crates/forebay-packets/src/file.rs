@@ -5,8 +5,9 @@ use forebay_units::ParamError;
 use crate::arrivals::{Arrivals, Selection, Wrong};
 use crate::{capture, list};
 
-/// The allowed contents of a capture, for error messages.
-const NO_PACKETS: &str = "IPv4 or IPv6 in Ethernet (with VLAN tags, MPLS, PPPoE or LLC/SNAP), \
+/// The packets that a capture may hold, for error messages.
+const IP_PACKETS: &str =
+    "packets of IPv4 or IPv6 in Ethernet (with VLAN tags, MPLS, PPPoE or LLC/SNAP), \
                           Linux cooked, loopback, PPP or raw IP";
 
 impl Arrivals {
@@ -22,13 +23,18 @@ impl Arrivals {
         key: &str,
         file: &str,
     ) -> Result<Arrivals, ParamError> {
-        let fault = |found: String, allowed: &str| Err(ParamError::new(key, found, allowed));
+        let fault = |reason: String, expected: &str| {
+            Err(ParamError::new(key, format!("{file:?}"), expected).because(reason))
+        };
         let needs_addresses = !selection.source.is_empty() || !selection.destination.is_empty();
         let result = match capture::Format::of(contents) {
             Some(format) => capture::read(contents, format, selection),
             None if needs_addresses && list::is_list(contents) => {
-                let found = format!("{:?} with packets {}", file, selection.in_words());
-                return fault(found, "a capture: a list of packets has no addresses");
+                let reason = format!(
+                    "has no addresses, so no packet can be chosen {}",
+                    selection.in_words()
+                );
+                return fault(reason, "a capture (pcap or pcapng)");
             }
             None => list::read(contents, selection),
         };
@@ -37,14 +43,14 @@ impl Arrivals {
                 let choice = selection.in_words();
                 match builder.passed_over {
                     Some((from, to)) => fault(
-                        format!("no packet {choice} in {file:?}"),
+                        format!("has no packet {choice}"),
                         &format!("addresses of its packets, such as {from} to {to}"),
                     ),
-                    None => fault(format!("{file:?} without IP packets"), NO_PACKETS),
+                    None => fault("has no IP packets".to_owned(), IP_PACKETS),
                 }
             }
             Ok(builder) => Ok(builder.finish()),
-            Err(Wrong { found, allowed }) => fault(format!("{found} in {file:?}"), allowed),
+            Err(Wrong { reason, expected }) => fault(reason, expected),
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct Tcp {
     pub seq: u32,
     /// The acknowledgement number; `None` without the ACK flag.
     pub ack: Option<u32>,
-    /// Whether the SYN flag is set.
+    /// True if the SYN flag is set.
     pub syn: bool,
     /// The size of the TCP header with its options.
     pub header_bytes: u16,

@@ -40,7 +40,7 @@ pub enum LinkLayer {
 
 /// The link types that are read, for error messages.
 pub const READ: &str =
-    "Ethernet, raw IP, Linux cooked, loopback, PPP, PPPoE or Cisco HDLC (tcpdump -i any has one)";
+    "one of Ethernet, raw IP, Linux cooked (as of tcpdump -i any), loopback, PPP, PPPoE, Cisco HDLC";
 
 impl LinkLayer {
     /// Returns the header for the low 16 bits of a link type (tcpdump.org/linktypes.html).

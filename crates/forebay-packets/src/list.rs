@@ -11,12 +11,13 @@ const MOST_NANOS: i128 = 1_000_000_000_000_000_000 * 1_000_000_000;
 /// The longest name of a flow, in bytes.
 const LONGEST_NAME: usize = 200;
 
-const HEADER: &str = "columns time_s, size_bytes and flow, and ecn and dscp if wanted, each once";
-const TIME: &str = "time_s: a decimal number of s, such as 12.000345 or 1e-05";
-const SIZE: &str = "size_bytes: a whole number from 1 to 65535";
-const FLOW: &str = "flow: a name or number of 1 to 200 characters";
-const ECN: &str = "ecn: 0 (not ECN-capable), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE)";
-const DSCP: &str = "dscp: a whole number from 0 to 63";
+const HEADER: &str =
+    "the columns time_s, size_bytes and flow and optionally ecn and dscp, each once";
+const TIME: &str = "a decimal number of seconds as time_s, such as 12.000345 or 1e-05";
+const SIZE: &str = "a whole number from 1 to 65535 as size_bytes";
+const FLOW: &str = "a name or number of 1 to 200 characters as flow";
+const ECN: &str = "0 (not ECN-capable), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE) as ecn";
+const DSCP: &str = "a whole number from 0 to 63 as dscp";
 
 /// The positions of the columns.
 struct Columns {
@@ -68,8 +69,8 @@ pub fn read(contents: &[u8], selection: &Selection) -> Result<Built, Wrong> {
     let header = reader.byte_headers().ok();
     let Some(columns) = header.and_then(Columns::of) else {
         return Err(Wrong {
-            found: "a first line that is no list's".into(),
-            allowed: if is_list(contents) { HEADER } else { FORMATS },
+            reason: "has a first line that is not the header of a list".into(),
+            expected: if is_list(contents) { HEADER } else { FORMATS },
         });
     };
     let mut builder: Builder<Vec<u8>> = Builder::new(selection);
@@ -81,15 +82,15 @@ pub fn read(contents: &[u8], selection: &Selection) -> Result<Built, Wrong> {
             Err(error) => {
                 let line = error.position().map_or(0, csv::Position::line);
                 return Err(Wrong {
-                    found: format!("line {line} with another number of columns"),
-                    allowed: "as many values in each line as in the first",
+                    reason: format!("has another number of columns in line {line}"),
+                    expected: "as many values in each line as in the first",
                 });
             }
         }
         packet(&record, &columns, &mut zero_ns, &mut builder).map_err(|wrong| {
             let line = record.position().map_or(0, csv::Position::line);
             Wrong {
-                found: format!("{} (line {line})", wrong.found),
+                reason: format!("{} in line {line}", wrong.reason),
                 ..wrong
             }
         })?;
@@ -104,20 +105,20 @@ fn packet(
     builder: &mut Builder<Vec<u8>>,
 ) -> Result<(), Wrong> {
     let field = |column: usize| record.get(column).unwrap_or(&[]);
-    let number = |column: usize, least: u32, most: u32, allowed: &'static str| {
+    let number = |column: usize, least: u32, most: u32, expected: &'static str| {
         let text = std::str::from_utf8(field(column)).ok();
         let number = text.and_then(|text| text.parse::<u32>().ok());
         number
             .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| wrong(field(column), allowed))
+            .ok_or_else(|| wrong(field(column), expected))
     };
     let at_ns = nanos(field(columns.time)).ok_or_else(|| wrong(field(columns.time), TIME))?;
     let name = field(columns.flow);
     if name.is_empty() || name.len() > LONGEST_NAME {
         return Err(wrong(name, FLOW));
     }
-    let bits = |column: Option<usize>, most, allowed| match column {
-        Some(column) => number(column, 0, most, allowed),
+    let bits = |column: Option<usize>, most, expected| match column {
+        Some(column) => number(column, 0, most, expected),
         None => Ok(0),
     };
     let class = bits(columns.dscp, 63, DSCP)? << 2 | bits(columns.ecn, 3, ECN)?;
@@ -133,12 +134,12 @@ fn packet(
 }
 
 /// Returns the error of a field.
-fn wrong(field: &[u8], allowed: &'static str) -> Wrong {
+fn wrong(field: &[u8], expected: &'static str) -> Wrong {
     let text = String::from_utf8_lossy(field);
     let short: String = text.chars().take(40).collect();
     Wrong {
-        found: format!("{short:?}"),
-        allowed,
+        reason: format!("has {short:?}"),
+        expected,
     }
 }
 

@@ -56,12 +56,12 @@ impl fmt::Display for Prefix {
 
 impl ParamType for Prefix {
     const SHAPE: Shape = Shape::Text;
-    const ALLOWED: &'static str =
+    const EXPECTED: &'static str =
         "an address or a prefix of addresses, such as \"10.0.0.0/8\" or \"2001:db8::1\"";
     fn from_value(value: &Value) -> Result<Prefix, String> {
         match value {
-            Value::Text(text) => text.parse().map_err(|()| Self::ALLOWED.into()),
-            _ => Err(Self::ALLOWED.into()),
+            Value::Text(text) => text.parse().map_err(|()| Self::EXPECTED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {

@@ -234,13 +234,13 @@ fn a_selection_chooses_packets_by_address() {
     assert_eq!(some.flows, 1);
     assert_eq!(
         parse(&contents, &to("10.0.0.0/24")).unwrap_err(),
-        "file: found no packet to 10.0.0.0/24 in \"my.pcap\", \
-         allowed: addresses of its packets, such as 10.0.0.1 to 10.0.1.2"
+        "file: \"my.pcap\" has no packet to 10.0.0.0/24; \
+         expected addresses of its packets, such as 10.0.0.1 to 10.0.1.2"
     );
     assert_eq!(
         parse(b"time_s,size_bytes,flow\n0,9,a\n", &to("10.0.0.0/8")).unwrap_err(),
-        "file: found \"my.pcap\" with packets to 10.0.0.0/8, \
-         allowed: a capture: a list of packets has no addresses"
+        "file: \"my.pcap\" has no addresses, so no packet can be chosen to 10.0.0.0/8; \
+         expected a capture (pcap or pcapng)"
     );
 }
 
@@ -252,22 +252,23 @@ fn errors_of_captures_are_one_line() {
     let cut = &whole[..whole.len() - 30];
     assert_eq!(
         fault(cut),
-        "file: found frame 4 cut off in \"my.pcap\", \
-         allowed: a whole capture (editcap repairs one that ends early)"
+        "file: \"my.pcap\" ends early in frame 4; \
+         expected a complete capture (editcap repairs one that ends early)"
     );
     let plain = pcap(
         Endianness::Little,
         TsResolution::MicroSecond,
         DataLink::ETHERNET,
     );
-    assert!(fault(&plain[..plain.len() - 1]).contains("frame 4 cut off"));
+    assert!(fault(&plain[..plain.len() - 1])
+        .contains("\"my.pcap\" ends early in frame 4; expected a complete "));
     // A header alone, and one with half of it.
-    assert!(fault(&plain[..24]).contains("without IP packets"));
-    assert!(fault(&plain[..20]).contains("frame 1 cut off"));
+    assert!(fault(&plain[..24]).contains("\"my.pcap\" has no IP packets; expected packets of "));
+    assert!(fault(&plain[..20]).contains("\"my.pcap\" ends early in frame 1; expected a complete "));
     let mut broken = whole.clone();
     let length = whole.len();
     broken[length - 4..].fill(9);
-    assert!(fault(&broken).contains("frame 4 broken: the two lengths of a block differ"));
+    assert!(fault(&broken).contains("is damaged (the two lengths of a block differ) in frame 4; "));
     let radio = pcap(
         Endianness::Big,
         TsResolution::MicroSecond,
@@ -275,9 +276,9 @@ fn errors_of_captures_are_one_line() {
     );
     assert_eq!(
         fault(&radio),
-        "file: found link type 105 in \"my.pcap\", \
-         allowed: Ethernet, raw IP, Linux cooked, loopback, PPP, PPPoE or Cisco HDLC \
-         (tcpdump -i any has one)"
+        "file: \"my.pcap\" has the link type 105; \
+         expected one of Ethernet, raw IP, Linux cooked (as of tcpdump -i any), loopback, PPP, \
+         PPPoE, Cisco HDLC"
     );
     assert!(fault(b"\x1f\x8b\x08compressed").contains("a capture (pcap or pcapng), or a list"));
     assert!(fault(b"").contains("a capture (pcap or pcapng), or a list"));
@@ -439,86 +440,80 @@ fn a_capture_out_of_order_is_refused() {
     contents[at + 4..at + 8].copy_from_slice(&8_u32.to_be_bytes());
     assert_eq!(
         fault(&contents),
-        "file: found a packet 0.000002 s before the one ahead of it (frame 4) in \"my.pcap\", \
-         allowed: packets in order of time (reordercap sorts a capture)"
+        "file: \"my.pcap\" has a packet that is 0.000002 s earlier than the packet before it in \
+         frame 4; expected packets in order of time (reordercap sorts a capture)"
     );
 }
 
 #[test]
 fn errors_of_lists_are_one_line() {
-    for (list, found, allowed) in [
-        (
-            "time_s,size_bytes\n1,2\n",
-            "a first line that is no list's",
-            "columns time_s",
-        ),
-        (
-            "time_s,size_bytes,flow,color\n",
-            "a first line that is no list's",
-            "columns time_s",
-        ),
-        (
-            "time_s,size_bytes,flow,flow\n",
-            "a first line that is no list's",
-            "each once",
-        ),
-        ("a,b,c\n", "a first line that is no list's", "a capture"),
+    const HEADER: &str = "has a first line that is not the header of a list";
+    const COLUMNS: &str =
+        "the columns time_s, size_bytes and flow and optionally ecn and dscp, each once";
+    const FORMATS: &str =
+        "a capture (pcap or pcapng), or a list with the first line \"time_s,size_bytes,flow\"";
+    const TIME: &str = "a decimal number of seconds as time_s, such as 12.000345 or 1e-05";
+    const SIZE: &str = "a whole number from 1 to 65535 as size_bytes";
+    for (list, reason, expected) in [
+        ("time_s,size_bytes\n1,2\n", HEADER, COLUMNS),
+        ("time_s,size_bytes,flow,color\n", HEADER, COLUMNS),
+        ("time_s,size_bytes,flow,flow\n", HEADER, COLUMNS),
+        ("a,b,c\n", HEADER, FORMATS),
         (
             "time_s,size_bytes,flow\n",
-            "without IP packets",
-            "IPv4 or IPv6",
+            "has no IP packets",
+            "packets of IPv4 or IPv6 in Ethernet (with VLAN tags, MPLS, PPPoE or LLC/SNAP), Linux \
+             cooked, loopback, PPP or raw IP",
         ),
         (
             "time_s,size_bytes,flow\n1,2\n",
-            "line 2 with another number",
-            "as many values",
+            "has another number of columns in line 2",
+            "as many values in each line as in the first",
         ),
         (
             "time_s,size_bytes,flow\n1,2,a\n1e,2,a\n",
-            "\"1e\" (line 3)",
-            "time_s: a decimal",
+            "has \"1e\" in line 3",
+            TIME,
         ),
         (
             "time_s,size_bytes,flow\n-1,2,a\n",
-            "\"-1\" (line 2)",
-            "time_s: a decimal",
+            "has \"-1\" in line 2",
+            TIME,
         ),
         (
             "time_s,size_bytes,flow\n1,0,a\n",
-            "\"0\" (line 2)",
-            "size_bytes: a whole",
+            "has \"0\" in line 2",
+            SIZE,
         ),
         (
             "time_s,size_bytes,flow\n1,70000,a\n",
-            "\"70000\" (line 2)",
-            "size_bytes: a whole",
+            "has \"70000\" in line 2",
+            SIZE,
         ),
         (
             "time_s,size_bytes,flow\n1,2,\n",
-            "\"\" (line 2)",
-            "flow: a name",
+            "has \"\" in line 2",
+            "a name or number of 1 to 200 characters as flow",
         ),
         (
             "time_s,size_bytes,flow,ecn\n1,2,a,4\n",
-            "\"4\" (line 2)",
-            "ecn: 0",
+            "has \"4\" in line 2",
+            "0 (not ECN-capable), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE) as ecn",
         ),
         (
             "time_s,size_bytes,flow,dscp\n1,2,a,64\n",
-            "\"64\" (line 2)",
-            "dscp: a whole",
+            "has \"64\" in line 2",
+            "a whole number from 0 to 63 as dscp",
         ),
         (
             "time_s,size_bytes,flow\n2,2,a\n1.5,2,a\n",
-            "0.5 s before the one ahead of it (line 3)",
-            "order of time",
+            "has a packet that is 0.5 s earlier than the packet before it in line 3",
+            "packets in order of time (reordercap sorts a capture)",
         ),
     ] {
         let line = fault(list.as_bytes());
-        assert!(
-            line.contains(found) && line.contains(allowed),
-            "{list}: {line}"
-        );
+        let message = format!("file: \"my.pcap\" {reason}; expected {expected}");
+        assert_eq!(line, message, "{list}");
     }
 }
 

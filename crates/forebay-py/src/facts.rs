@@ -25,7 +25,7 @@ record! {
         links: Vec<Py<LinkInfo>>,
         laws: Vec<Py<LawInfo>>,
         traffic: Vec<Py<TrafficInfo>>,
-        /// In order of time.
+        /// The changes during the run, in order of time.
         changes: Vec<Py<ChangeInfo>>,
     }
 }
@@ -71,12 +71,12 @@ record! {
     /// A link, and the queue before it.
     LinkInfo {
         name: String,
-        /// Where the queue is.
+        /// The node at which the queue is.
         from_node: String,
         to_node: String,
-        /// What laws are told.
+        /// The rate that laws assume.
         rate_bps: u64,
-        /// What may leave at once after a pause.
+        /// The size of the token bucket: bytes that may leave back to back after a pause.
         burst_bytes: u64,
         /// Mean rate in bit/s of the recorded times at which it sends, and their length in s.
         trace: Option<(u64, f64)>,
@@ -133,7 +133,7 @@ record! {
         label: String,
         /// Name in the registry; None for a prototype.
         kind: Option<String>,
-        /// Whether it integrates the distance to its set-point, by its linear model.
+        /// True if the linear model of the law integrates the distance to the set-point.
         integrates: bool,
         title: String,
         source: String,
@@ -144,7 +144,7 @@ record! {
         target_s: Option<f64>,
         /// The queue that holds it, as a scenario writes it; None for the default.
         queue: Option<String>,
-        /// Whether each flow has a queue of its own under the law.
+        /// True if each flow has a queue of its own under the law.
         per_flow: bool,
     }
 }
@@ -177,7 +177,7 @@ record! {
         kind: String,
         flows: u32,
         packet_bytes: u64,
-        /// Of a packet, what goodput does not count.
+        /// Bytes of each packet that goodput does not count.
         header_bytes: u64,
         /// Nodes that the data passes, in order.
         path: Vec<String>,

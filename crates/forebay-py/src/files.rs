@@ -30,6 +30,6 @@ pub fn add(reading: &mut Reading, read: Option<&Bound<PyAny>>) -> PyResult<()> {
 /// may be.
 pub fn refused(error: ScenarioError) -> PyErr {
     let (file, key) = (error.file().to_owned(), error.key().to_owned());
-    let expected = error.allowed().to_owned();
+    let expected = error.expected().to_owned();
     crate::ScenarioError::new_err((error.to_string(), file, error.line(), key, expected))
 }

@@ -13,13 +13,13 @@ use pyo3::types::PyDict;
 use crate::record::record;
 use crate::ScenarioError;
 
-/// A quantity as a scenario writes it.
+/// Returns a quantity as a scenario writes it.
 pub fn quantity<T>(
     key: &str,
     text: &str,
     read: fn(&str) -> Result<T, String>,
 ) -> Result<T, ParamError> {
-    read(text).map_err(|allowed| ParamError::new(key, format!("{text:?}"), allowed))
+    read(text).map_err(|expected| ParamError::new(key, format!("{text:?}"), expected))
 }
 
 #[derive(FromPyObject)]
@@ -88,7 +88,7 @@ impl PyBottleneck {
             ParamError::new(
                 key("law"),
                 format!("{:?}", self.law),
-                "a name in `forebay laws`",
+                "the name of a law in `forebay laws`",
             )
         })?;
         let value = |param| match param {
@@ -134,9 +134,9 @@ impl PyChange {
                 rtt: quantity(&key("value"), &rtt, Span::parse)?,
             },
             (what, _) => {
-                let allowed =
-                    "\"flows\" or \"buffer_pkts\" with a number, \"rate\" or \"rtt\" with a text";
-                return Err(ParamError::new(key("what"), format!("{what:?}"), allowed));
+                let expected =
+                    "\"flows\" or \"buffer_pkts\" with a number, or \"rate\" or \"rtt\" with a text";
+                return Err(ParamError::new(key("what"), format!("{what:?}"), expected));
             }
         };
         let at = Time::ZERO + quantity(&key("at"), &self.at, Span::parse)?;
@@ -191,7 +191,14 @@ pub fn windows(sawtooth: bool) -> Windows {
 
 /// Converts an error in a model's parameter to a `ScenarioError` that names the file.
 pub fn refused(file: &str, error: &ParamError) -> PyErr {
-    ScenarioError::new_err(format!("{file}: {error}"))
+    let (text, line) = (format!("{file}: {error}"), None::<usize>);
+    ScenarioError::new_err((
+        text,
+        file.to_owned(),
+        line,
+        error.key.clone(),
+        error.expected.clone(),
+    ))
 }
 
 record! {
@@ -248,7 +255,7 @@ pub fn fluid_run(py: Python, model: PyModel) -> PyResult<FluidTrace> {
     FluidTrace::of(py, laws.join(", "), &model, trace)
 }
 
-/// Greatest differences between a run and one with half its step.
+/// Returns the greatest differences between a run and one with half its step.
 #[pyfunction]
 pub fn fluid_halving(py: Python, model: PyModel) -> PyResult<Py<PyDict>> {
     let refuse = |error: ParamError| refused("fluid model", &error);

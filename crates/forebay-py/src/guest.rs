@@ -26,9 +26,9 @@ fn guest_check(plan: &Plan) -> PyResult<()> {
     Ok(())
 }
 
-/// What a guest is told of one run: JSON, whether its queue is the kernel's, and the files that the
-/// scenario names, by number. `ours`
-/// asks for a queue of ours where the kernel has the law, too; programs run in `folder`.
+/// Returns the orders of a guest for one run: JSON, true if its queue is the kernel's, and the
+/// files that the scenario names, by number. `ours` requests Forebay's queue even if the kernel has
+/// the law; programs run in `folder`.
 #[pyfunction]
 #[pyo3(signature = (plan, point, law, seed, *, ours=false, several_calls=false, folder="/"))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -70,8 +70,8 @@ fn guest_orders(
     Ok((json, orders.qdisc.is_some(), files.collect()))
 }
 
-/// The run that a guest has left in `folder`, and its outcome as JSON: what programs said, and the
-/// kernel's own counts. Raises RuntimeError where it left none, with the reason.
+/// Returns the run that a guest has left in `folder`, and its outcome as JSON: what programs said,
+/// and the kernel's own counts. Raises RuntimeError where it left none, with the reason.
 #[pyfunction]
 #[pyo3(signature = (plan, point, law, seed, folder, user_cpu_s, *, kernels, samples=true))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]

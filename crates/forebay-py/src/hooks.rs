@@ -28,9 +28,9 @@ pub struct Queue {
     limit_packets: Option<u32>,
     /// Rate of the link, as it is now.
     rate_bps: u64,
-    /// How long the packet at the head has waited; 0 where there is none.
+    /// Time for which the packet at the head has waited; 0 if the queue is empty.
     head_age_s: f64,
-    /// How long the link has had nothing to send; None while it is busy.
+    /// Time for which the link has been idle; None while it is busy.
     idle_s: Option<f64>,
 }
 
@@ -66,11 +66,11 @@ pub struct Packet {
     flow: u64,
     /// "not-ect", "ect0", "ect1" or "ce" (RFC 3168).
     ecn: &'static str,
-    /// Whether a mark can reach it; otherwise the verdict "mark" drops it.
+    /// True if the packet can be marked; otherwise the verdict "mark" drops it.
     marks: bool,
-    /// Whether TCP carries it.
+    /// True if the packet is TCP.
     tcp: bool,
-    /// How long it has waited; 0 on arrival.
+    /// Time for which the packet has waited; 0 on arrival.
     sojourn_s: f64,
 }
 
@@ -128,8 +128,10 @@ impl PyLaw {
     /// Creates the law from an object of its class, with a generator of this seed.
     pub fn new(py: Python, made: Made, seed: u64) -> Result<PyLaw, ParamError> {
         let seeded = made.seeded.call1(py, (seed,));
-        seeded
-            .map_err(|error| ParamError::new("rng", error, "a law that can hold its generator"))?;
+        seeded.map_err(|error| {
+            let reason = format!("the generator cannot be stored ({error})");
+            ParamError::stated("rng", reason, "a law with an attribute rng")
+        })?;
         let interval = made.interval.as_ref().map(|it| interval(it.bind(py)));
         let interval = interval.transpose()?;
         let control = Control::current();
@@ -225,15 +227,15 @@ fn interval(value: &Bound<PyAny>) -> Result<Span, ParamError> {
     };
     span.filter(|span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span))
         .ok_or_else(|| {
-            let found = value
+            let written = value
                 .repr()
                 .map_or_else(|_| "?".into(), |text| text.to_string());
-            let allowed = format!("seconds as a number, or {}, 1us to 60s", Span::ALLOWED);
-            ParamError::new("interval", found, allowed)
+            let expected = format!("a number of seconds or {}, from 1us to 60s", Span::EXPECTED);
+            ParamError::new("interval", written, expected)
         })
 }
 
-/// A number in [0, 1]; a flag is none.
+/// Returns a number in [0, 1]; a flag is none.
 fn probability(value: &Bound<PyAny>) -> Option<f64> {
     if value.is_instance_of::<PyBool>() {
         return None;
@@ -296,7 +298,7 @@ impl Ticking for PyLaw {
         }
     }
 
-    /// What a class keeps is not known here.
+    /// Returns None, since the state of a law in Python is not known here.
     fn state(&self) -> Option<State> {
         None
     }

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Every key: a list of {section, name, unit, default, required, min, max, allowed, doc}, in
-/// the order of a scenario. `default` is as it is written, and None where there is none.
+/// Returns every key: a list of {section, name, unit, default, required, min, max, expected, doc},
+/// in the order of a scenario. `default` is as it is written, and None where there is none.
 #[pyfunction]
 pub fn keys(py: Python) -> PyResult<Bound<PyList>> {
     let entries: PyResult<Vec<_>> = forebay_scenario::keys()
@@ -19,7 +19,7 @@ pub fn keys(py: Python) -> PyResult<Bound<PyList>> {
             entry.set_item("required", key.required)?;
             entry.set_item("min", min)?;
             entry.set_item("max", max)?;
-            entry.set_item("allowed", key.allowed)?;
+            entry.set_item("expected", key.expected)?;
             entry.set_item("doc", key.doc)?;
             Ok(entry)
         })

@@ -30,11 +30,12 @@ const NOT_FOUND: i32 = 127;
 /// A file's name and contents.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// How many traffics there are, that of each of the programs, and that of flows to a port.
+/// Number of traffics, the traffic of each program, and the traffic of the flows to a port.
 type TrafficApart = (u32, Vec<u8>, Vec<(u16, u8)>);
 
 fn refused(error: &ParamError) -> PyErr {
-    ScenarioError::new_err(format!("link: {error}"))
+    let (text, line) = (format!("link: {error}"), None::<usize>);
+    ScenarioError::new_err((text, "", line, error.key.clone(), error.expected.clone()))
 }
 
 fn failed(error: Error) -> PyErr {
@@ -81,7 +82,7 @@ impl LinkSettings {
         Ok((self.given(py)?, self.files.clone()))
     }
 
-    /// What was asked for, by the names of `link_options`.
+    /// Returns the options that were given, by the names of `link_options`.
     #[getter]
     fn given<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let given = PyDict::new(py);
@@ -115,7 +116,7 @@ impl LinkSettings {
         self.settings.seed
     }
 
-    /// As an option writes it, such as "5s.."
+    /// The measurement window as an option writes it, such as "5s.."
     #[getter]
     fn measure(&self) -> String {
         text(&self.options.whole.measure.to_value())
@@ -194,7 +195,7 @@ record! {
 }
 
 record! {
-    /// How late packets were released, by quantile, in s; NaN without packets.
+    /// The lateness of released packets by quantile, in s; NaN without packets.
     LinkLateness {
         p50_s: f64,
         p99_s: f64,
@@ -206,7 +207,7 @@ record! {
 }
 
 record! {
-    /// What was observed in one direction.
+    /// The observations of one direction.
     LinkDirection {
         observed: Py<Observed>,
         /// Made by hand while the link was up.
@@ -229,11 +230,12 @@ record! {
     LinkPrograms {
         client: String,
         server: Option<String>,
-        /// Where they run.
+        /// The folder in which the programs run.
         folder: PathBuf,
         /// Files for what client and server write.
         outputs: (PathBuf, PathBuf),
-        /// When the client starts and both are stopped, after the link's command has started.
+        /// The times at which the client starts and both programs are stopped, since the start of
+        /// the link's command.
         start_s: f64,
         stop_s: f64,
         /// Settings of both hosts, such as ("net.ipv4.tcp_ecn", "1").
@@ -265,7 +267,7 @@ impl LinkPrograms {
 }
 
 record! {
-    /// What came of a run on a link.
+    /// The outcome of a run on a link.
     LinkOutcome {
         /// Exit status of the command, 128 + n where signal n killed it; None where there was none.
         status: Option<i32>,
@@ -279,9 +281,9 @@ record! {
         measure_s: (f64, f64),
         sample_s: f64,
         lateness: Py<LinkLateness>,
-        /// Why the run is void; empty where it is sound.
+        /// The reasons why the run is void; empty if it is valid.
         void: Vec<String>,
-        /// Why the captures are not whole, if they are not.
+        /// The reason why the captures are incomplete; None if they are complete.
         capture_failed: Option<String>,
         user_cpu_s: f64,
         /// Up, then down.
@@ -297,8 +299,8 @@ record! {
 /// `output` takes what command and server write; `watch` shows the run while it goes on, on the
 /// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder;
 /// `control` is a path for a socket that takes changes; `programs` have hosts of their own;
-/// `packets` is a file for the packets of the queue up, and from when to when of the run; `apart` is
-/// how many traffics there are, that of each of `programs`, and that of flows to a port.
+/// `packets` is a file for the packets of the queue up, and from when to when of the run; `apart`
+/// is how many traffics there are, that of each of `programs`, and that of flows to a port.
 #[pyfunction]
 #[pyo3(signature = (
     settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
@@ -388,7 +390,7 @@ pub fn link_run(
     }
 }
 
-/// Root queue of a device: a table, or None where it has none.
+/// Returns the root queue of a device: a table, or None where it has none.
 #[pyfunction]
 pub fn link_queue<'py>(py: Python<'py>, device: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
     let Some(queue) = forebay_link::root_queue(device)? else {
@@ -413,7 +415,7 @@ fn status(ended: Option<Ended>) -> (Option<i32>, Option<i32>) {
     }
 }
 
-/// What a change did to direction `index`, if anything.
+/// Returns the rate or the law that a change gives direction `index`; None if it changes neither.
 fn changed(
     py: Python,
     time: Time,

@@ -6,32 +6,33 @@ use forebay_trace::measures::{
     self as registry, Columns, FlowPart, Measure, Of, Part, TrafficPart,
 };
 use forebay_units::cast::whole_u32;
-use forebay_units::{Span, Time};
+use forebay_units::{one_of, ParamError, Span, Time};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::ScenarioError;
+use crate::control::fault;
 
-/// The metrics of every run, in the order of tables: {name, claim, title, unit, scale, doc}.
+/// Returns the metrics of every run, in the order of tables: {name, claim, title, unit, scale,
+/// doc}.
 #[pyfunction]
 pub fn metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut registry::METRICS.iter())
 }
 
-/// Every measure that a claim can name, the metrics first, described like [`metrics`].
+/// Returns every measure that a claim can name, the metrics first, described like [`metrics`].
 #[pyfunction]
 pub fn measures(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut registry::all())
 }
 
-/// The metrics of every class of a queue, in the order of tables; as [`metrics`].
+/// Returns the metrics of every class of a queue, in the order of tables; as [`metrics`].
 #[pyfunction]
 pub fn class_metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut forebay_trace::CLASS_METRICS.iter())
 }
 
-/// The metrics of every traffic, in the order of tables; as [`metrics`].
+/// Returns the metrics of every traffic, in the order of tables; as [`metrics`].
 #[pyfunction]
 pub fn traffic_metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut forebay_trace::TRAFFIC_METRICS.iter())
@@ -66,7 +67,7 @@ impl Columns for PyColumns<'_> {
     }
 }
 
-/// A column of any type that samples have.
+/// Returns a column of any type that samples have.
 fn numbers(column: &Bound<PyAny>) -> Option<Vec<f64>> {
     fn widened<T: numpy::Element + Copy>(
         column: &Bound<PyAny>,
@@ -82,8 +83,8 @@ fn numbers(column: &Bound<PyAny>) -> Option<Vec<f64>> {
         .or_else(|| widened(column, |it: i64| it as f64))
 }
 
-/// A measure of the samples in `window`, two times in s. `run` has what `Observed` has, `traffic`
-/// whether each is TCP and its round-trip times in s.
+/// Returns a measure of the samples in `window`, two times in s. `run` has what `Observed` has,
+/// `traffic` whether each is TCP and its round-trip times in s.
 ///
 /// Raises ScenarioError for a name that there is not, and where a column that it needs is missing.
 #[pyfunction]
@@ -98,10 +99,9 @@ pub fn measure(
 ) -> PyResult<f64> {
     let Some(measure) = registry::find(name) else {
         let known: Vec<_> = registry::all().map(Measure::claim).collect();
-        return Err(ScenarioError::new_err(format!(
-            "measure: found {name}, allowed: {}",
-            known.join(", ")
-        )));
+        let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+        let error = ParamError::new("measure", format!("{name:?}"), one_of(&known, name));
+        return Err(fault(error));
     };
     let metrics = run.getattr("metrics")?;
     let Of::Samples(of) = measure.of else {
@@ -132,8 +132,7 @@ pub fn measure(
         delay_mean_s: metrics.get_item("delay_mean_s")?.extract()?,
     };
     of(&part).ok_or_else(|| {
-        ScenarioError::new_err(format!(
-            "measure: found {name}, allowed: a measure of what the law reports"
-        ))
+        let expected = "a measure of quantities that the law reports";
+        fault(ParamError::new("measure", format!("{name:?}"), expected))
     })
 }

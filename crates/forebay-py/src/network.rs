@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use forebay_aqm::{DropReason, Ecn};
 use forebay_net::{End, Event, Loss, Payload};
 use forebay_scenario::Point;
-use forebay_units::{ParamError, Span, Time};
+use forebay_units::{one_of, ParamError, Span, Time};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,7 +15,7 @@ use crate::batch::Observed;
 use crate::control::fault;
 use crate::hooks::detached;
 
-/// What Python sends: any object, with the length that it has on the way.
+/// An object that Python sends, and its length as a packet.
 struct Sent {
     payload: Py<PyAny>,
     length: usize,
@@ -36,44 +36,44 @@ impl Payload for Sent {
 /// A packet that has reached the other end.
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub struct Delivered {
-    /// When its last byte is there.
+    /// The time at which its last byte arrived.
     time_s: f64,
     flow: u32,
     /// The end that it has reached, "source" or "sink".
     end: &'static str,
     /// "ce" where a queue has marked it.
     ecn: &'static str,
-    /// As it was sent.
+    /// The payload as it was sent.
     payload: Py<PyAny>,
 }
 
 /// A packet that does not reach the other end.
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub struct Lost {
-    /// When it was lost.
+    /// The time at which it was lost.
     time_s: f64,
     flow: u32,
     /// The end that has sent it, "source" or "sink".
     end: &'static str,
     /// "early", "forced", "overflow" or "random".
     why: &'static str,
-    /// As it was sent.
+    /// The payload as it was sent.
     payload: Py<PyAny>,
 }
 
 /// A simulated network, whose external flows are the caller's.
 #[pyclass(module = "forebay._native")]
 pub struct Network {
-    /// In a lock for Python, which may share the object between threads; None while it runs, and
-    /// after a law in Python has failed.
+    /// The network, in a lock because Python may share the object between threads; None while it
+    /// runs, and after a law in Python has failed.
     network: Mutex<Option<forebay_net::Network<Sent>>>,
     label: String,
     #[pyo3(get)]
     flows: u32,
-    /// When the scenario ends.
+    /// The time at which the scenario ends.
     #[pyo3(get)]
     end_s: f64,
-    /// Whether it has.
+    /// True if the scenario has ended.
     #[pyo3(get)]
     over: bool,
 }
@@ -87,10 +87,14 @@ const ECN: [(&str, Ecn); 4] = [
 const ENDS: [(&str, End); 2] = [("source", End::Source), ("sink", End::Sink)];
 
 fn named<T: Copy>(key: &str, name: &str, all: &[(&str, T)]) -> PyResult<T> {
-    let found = all.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value).ok_or_else(|| {
+    let entry = all.iter().find(|(known, _)| *known == name);
+    entry.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        fault(ParamError::new(key, format!("{name:?}"), known.join(", ")))
+        fault(ParamError::new(
+            key,
+            format!("{name:?}"),
+            one_of(&known, name),
+        ))
     })
 }
 
@@ -103,19 +107,19 @@ fn time(key: &str, time_s: f64) -> PyResult<Time> {
     if time_s >= 0.0 {
         return Ok(Time::ZERO + Span::from_secs_f64(time_s));
     }
-    let allowed = "seconds from 0 on";
-    Err(fault(ParamError::new(key, time_s, allowed)))
+    let expected = "a number of seconds of at least 0";
+    Err(fault(ParamError::new(key, time_s, expected)))
 }
 
 #[pymethods]
 impl Network {
-    /// The time: of the last event, or of the last packet that was sent after it.
+    /// Returns the time: of the last event, or of the last packet that was sent after it.
     #[getter]
     fn now_s(&self) -> PyResult<f64> {
         self.with(|network| network.now().as_secs_f64())
     }
 
-    /// The longest payload of a flow, in bytes; 0 where there is no such flow.
+    /// Returns the longest payload of a flow, in bytes; 0 where there is no such flow.
     fn most_bytes(&self, flow: u32) -> PyResult<usize> {
         self.with(|network| network.most_bytes(flow))
     }
@@ -214,7 +218,7 @@ impl Network {
 }
 
 impl Network {
-    /// A point under its first law.
+    /// Returns a point under its first law.
     pub fn of(point: &Point, seed: u64) -> PyResult<Network> {
         let network = forebay_net::Network::of_point(point, seed).map_err(fault)?;
         Ok(Network {

@@ -25,7 +25,7 @@ struct Described<'py> {
     label: String,
     source: String,
     params: Vec<Parameter<'py>>,
-    /// What it has that a scenario cannot set, such as its set-point.
+    /// Attributes of the law that a scenario cannot set, such as its set-point.
     constants: Vec<(String, String)>,
     made: Bound<'py, PyAny>,
 }
@@ -36,7 +36,7 @@ struct Parameter<'py> {
     name: String,
     unit: String,
     shape: String,
-    /// As a scenario writes it; None where it must be given.
+    /// The default as a scenario writes it; None if the parameter is required.
     default: Option<Bound<'py, PyAny>>,
     low: f64,
     high: f64,
@@ -78,10 +78,14 @@ pub fn add(
             .iter()
             .any(|one| one.runs && one.label == law.label)
         {
-            return Err(ScenarioError::new_err(format!(
-                "--law: {}: found twice, allowed: laws with different labels",
-                law.label
-            )));
+            let error = ParamError::new(
+                "--law",
+                format!("{:?}", law.label),
+                "laws with different labels",
+            );
+            return Err(ScenarioError::new_err(
+                error.because("occurs twice").to_string(),
+            ));
         }
         options.own.push(law);
     }
@@ -115,15 +119,15 @@ fn own(described: Described, runs: bool) -> PyResult<Own> {
 
 fn spec(param: Parameter) -> PyResult<ParamSpec> {
     let fault = |error: ParamError| ScenarioError::new_err(error.to_string());
-    let (shape, allowed) = match (param.unit.as_str(), param.shape.as_str()) {
-        ("s", _) => (Shape::Quantity, Span::ALLOWED),
-        ("p", _) => (Shape::Quantity, Packets::ALLOWED),
-        ("bit/s", _) => (Shape::Quantity, Rate::ALLOWED),
-        ("B", _) => (Shape::Quantity, Bytes::ALLOWED),
-        (_, "integer") => (Shape::Integer, i64::ALLOWED),
-        (_, "flag") => (Shape::Flag, bool::ALLOWED),
-        (_, "text") => (Shape::Text, Text::ALLOWED),
-        _ => (Shape::Number, f64::ALLOWED),
+    let (shape, expected) = match (param.unit.as_str(), param.shape.as_str()) {
+        ("s", _) => (Shape::Quantity, Span::EXPECTED),
+        ("p", _) => (Shape::Quantity, Packets::EXPECTED),
+        ("bit/s", _) => (Shape::Quantity, Rate::EXPECTED),
+        ("B", _) => (Shape::Quantity, Bytes::EXPECTED),
+        (_, "integer") => (Shape::Integer, i64::EXPECTED),
+        (_, "flag") => (Shape::Flag, bool::EXPECTED),
+        (_, "text") => (Shape::Text, Text::EXPECTED),
+        _ => (Shape::Number, f64::EXPECTED),
     };
     let default = param
         .default
@@ -135,7 +139,7 @@ fn spec(param: Parameter) -> PyResult<ParamSpec> {
         name: param.name.leak(),
         unit: param.unit.leak(),
         shape,
-        allowed,
+        expected,
         default: &|| Value::Text(String::new()),
         default_base: &|| None,
         required: default.is_none(),
@@ -157,14 +161,14 @@ struct Plain {
     value: Value,
 }
 
-/// In the base unit: seconds, packets, bit/s or bytes.
+/// Returns a value in the base unit: seconds, packets, bit/s or bytes.
 fn plain(spec: &ParamSpec, given: &Value) -> Result<Plain, ParamError> {
     fn read<T: ParamType>(
         spec: &ParamSpec,
         given: &Value,
         plain: impl Fn(f64) -> Value,
     ) -> Result<Plain, ParamError> {
-        let wrong = |allowed| ParamError::new(spec.name, given, allowed);
+        let wrong = |expected| ParamError::new(spec.name, given, expected);
         let value = T::from_value(given).map_err(wrong)?;
         in_range(spec, &value, given)?;
         let base = value.extent().map(|(low, _)| low);
@@ -191,9 +195,7 @@ impl Prototype {
             let given = given.iter().find(|(name, _)| name == spec.name);
             let value = match given {
                 Some((_, value)) => value.clone(),
-                None if spec.required => {
-                    return Err(ParamError::new(spec.name, "nothing", spec.allowed))
-                }
+                None if spec.required => return Err(ParamError::missing(spec.name, spec.expected)),
                 None => (spec.default)(),
             };
             plain(spec, &value)?;
@@ -222,22 +224,28 @@ impl ConfiguredLaw for ConfiguredPrototype {
         Python::attach(|py| {
             let values = PyDict::new(py);
             for spec in self.prototype.params {
-                let found = self.values.iter().find(|(name, _)| *name == spec.name);
-                let Some((_, value)) = found else { continue };
+                let entry = self.values.iter().find(|(name, _)| *name == spec.name);
+                let Some((_, value)) = entry else { continue };
                 let Plain { value, .. } = plain(spec, value)?;
                 // Neither a name nor such a value can fail to go to Python.
                 let _ = crate::laws::value(py, &value).map(|it| values.set_item(spec.name, it));
             }
             let made = self.prototype.made.bind(py).call1((values,));
             let made: Made = made.and_then(|made| made.extract()).map_err(|error| {
-                let part = |name| error.value(py).getattr(name).and_then(|it| it.extract());
-                match (part("key"), part("found"), part("allowed")) {
-                    (Ok(key), Ok(found), Ok(allowed)) => ParamError {
-                        key,
-                        found,
-                        allowed,
-                    },
-                    _ => ParamError::new("kind", error, "a class that can be made"),
+                let part = |name| {
+                    error
+                        .value(py)
+                        .getattr(name)
+                        .and_then(|it| it.extract::<String>())
+                };
+                match (part("key"), part("reason"), part("expected")) {
+                    (Ok(key), Ok(reason), Ok(expected)) => {
+                        ParamError::stated(key, reason, expected)
+                    }
+                    _ => {
+                        let reason = format!("the class cannot be instantiated ({error})");
+                        ParamError::stated("kind", reason, "a class without required arguments")
+                    }
                 }
             })?;
             Ok(Box::new(PyLaw::new(py, made, seed)?) as Box<dyn Law>)

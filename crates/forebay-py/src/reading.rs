@@ -33,14 +33,14 @@ pub struct Asked<'py> {
     pub read: Option<Bound<'py, PyAny>>,
     pub without_own_laws: bool,
     pub link: Option<Links>,
-    /// Whether the engine can run programs.
+    /// True if the engine can run programs.
     pub programs: bool,
-    /// Whether the caller sends the packets of external traffic.
+    /// True if the caller sends the packets of external traffic.
     pub external: bool,
 }
 
-/// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors, and
-/// files of Python are found beside it.
+/// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors,
+/// and files of Python are found beside it.
 pub fn read(text: &Bound<PyBytes>, file: &str, asked: Asked) -> PyResult<Reading> {
     let py = text.py();
     let mut options = Options {
@@ -77,7 +77,7 @@ fn relink((from, to, packet_bytes): Links) -> Relink {
     }
 }
 
-/// The points of these rows.
+/// Returns the points of these rows.
 pub fn read_rows(reading: &Reading, rows: Vec<Row>) -> PyResult<Vec<Settings>> {
     let rows = rows.iter().map(|row| row.iter().map(exact).collect());
     let rows = rows.collect::<PyResult<Vec<Vec<Value>>>>()?;
@@ -94,7 +94,7 @@ pub fn read_params(params: Vec<(String, Bound<PyAny>)>) -> PyResult<Vec<(String,
     read.map_err(|error| ScenarioError::new_err(error.to_string()))
 }
 
-/// A value of a sweep as Python holds it: a text is that text.
+/// Returns a value of a sweep as Python holds it: a text is that text.
 pub fn exact(given: &Bound<PyAny>) -> PyResult<Value> {
     if let Ok(text) = given.cast::<PyString>() {
         return Ok(Value::Text(text.to_string()));
@@ -128,7 +128,7 @@ pub fn shares(py: Python, reading: &Reading) -> PyResult<Vec<f64>> {
 }
 
 record! {
-    /// A law that asks for numbers, and the link and load that these are for.
+    /// A law with `gains = "auto"`, and the link and load for which it is designed.
     GainsRequest {
         /// Number of its `[[law]]`; those that only `--law` names come last.
         law: usize,
@@ -136,9 +136,9 @@ record! {
         kind: String,
         /// Parameters that have numbers; of a sweep the first.
         given: Vec<(String, Py<PyAny>)>,
-        /// Whether it closes one loop for each flow, and not one for all.
+        /// True if the law closes one loop for each flow, and not one for all.
         per_flow: bool,
-        /// Of the bottleneck, the greatest over every change.
+        /// The largest rate of the bottleneck over all changes.
         rate_bps: u64,
         packet_bytes: u64,
         /// Least and most propagation both ways.
@@ -181,11 +181,11 @@ impl GainsRequest {
 record! {
     /// Numbers that were designed for a law of a plan.
     Designed {
-        /// As `GainsRequest` has it.
+        /// The index of the law, as in `GainsRequest`.
         law: usize,
         label: String,
         params: Vec<(String, Py<PyAny>)>,
-        /// What it was designed for, in a sentence.
+        /// A sentence about the link and the load of the design.
         line: String,
         /// Numbers of the points that have it.
         points: Vec<usize>,

@@ -6,31 +6,30 @@ use forebay_aqm::{Aqm, Helm};
 use forebay_scenario::{Point, Scenario};
 use forebay_sim::Session as Simulation;
 use forebay_trace::Metrics;
-use forebay_units::{SetPoint, Site, Span, Time};
+use forebay_units::{ParamError, SetPoint, Site, Span, Time};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::batch::Observed;
 use crate::control::fault;
 use crate::hooks::detached;
-use crate::ScenarioError;
 
 /// The events at the link under test in one step.
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub struct Step {
     /// Its end.
     time_s: f64,
-    /// At its end, without the packet being sent.
+    /// The queue at the end of the step, without the packet that is being sent.
     queue_pkts: u32,
     queue_bytes: u64,
     arrivals: u32,
-    /// Of all kinds: by the law, and where the buffer was full.
+    /// Packets dropped by the law and by the full buffer.
     drops: u32,
     marks: u32,
     departed_bytes: u64,
-    /// What the link could have carried.
+    /// Bits that the link could have carried.
     capacity_bits: f64,
-    /// In-order bytes that receivers handed to their applications.
+    /// Bytes that receivers delivered in order to their applications.
     delivered_bytes: u64,
     /// The law's probability at the end; NaN for a law without one.
     p: f64,
@@ -39,7 +38,7 @@ pub struct Step {
 /// One run of a scenario's first point, which waits after each sample.
 #[pyclass(module = "forebay._native")]
 pub struct Session {
-    /// In a lock for Python, which may share the object between threads.
+    /// The simulation, in a lock because Python may share the object between threads.
     simulation: Mutex<Option<Simulation>>,
     over: bool,
     scenario: Arc<Scenario>,
@@ -65,13 +64,13 @@ pub struct Session {
 
 #[pymethods]
 impl Session {
-    /// The set-point in packets at the link's first rate; None without one.
+    /// Returns the set-point in packets at the link's first rate; None without one.
     #[getter]
     fn target_pkts(&self) -> Option<f64> {
         self.target_pkts
     }
 
-    /// Whether the run is at its end.
+    /// True if the run has ended.
     #[getter]
     fn done(&self) -> bool {
         self.over || self.now + self.scenario.sample > self.end()
@@ -80,8 +79,10 @@ impl Session {
     /// Signals every packet with this probability from now on.
     fn hold(&self, probability: f64) -> PyResult<()> {
         if !(0.0..=1.0).contains(&probability) {
-            return Err(ScenarioError::new_err(format!(
-                "p: found {probability}, allowed: a probability, 0 to 1"
+            return Err(fault(ParamError::new(
+                "p",
+                probability,
+                "a probability from 0 to 1",
             )));
         }
         self.helm()?.hold(probability);
@@ -93,9 +94,8 @@ impl Session {
     #[pyo3(signature = (k_p, k_i, k_d=0.0))]
     fn control(&self, k_p: f64, k_i: f64, k_d: f64) -> PyResult<()> {
         if ![k_p, k_i, k_d].iter().all(|gain| gain.is_finite()) {
-            return Err(ScenarioError::new_err(format!(
-                "gains: found {k_p}, {k_i}, {k_d}, allowed: finite numbers"
-            )));
+            let gains = format!("{k_p}, {k_i}, {k_d}");
+            return Err(fault(ParamError::new("gains", gains, "finite numbers")));
         }
         self.helm()?.control(k_p, k_i, k_d);
         Ok(())
@@ -167,24 +167,24 @@ pub struct Steering {
 impl Steering {
     /// Reads texts such as "50p" and "10ms".
     pub fn read(set_point: &str, interval: &str) -> PyResult<Steering> {
-        let refused = |key: &str, text: &str, allowed: String| {
-            ScenarioError::new_err(format!("{key}: found \"{text}\", allowed: {allowed}"))
+        let refused = |key: &str, text: &str, expected: String| {
+            fault(ParamError::new(key, format!("{text:?}"), expected))
         };
         let in_range = |span: &Span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span);
         let span = Span::parse(interval).ok().filter(in_range);
         Ok(Steering {
             set_point: SetPoint::parse(set_point)
-                .map_err(|allowed| refused("target", set_point, allowed))?,
+                .map_err(|expected| refused("target", set_point, expected))?,
             interval: span.ok_or_else(|| {
-                let allowed = format!("{}, 1us to 60s", Span::ALLOWED);
-                refused("interval", interval, allowed)
+                let expected = format!("{}, from 1us to 60s", Span::EXPECTED);
+                refused("interval", interval, expected)
             })?,
         })
     }
 }
 
 impl Session {
-    /// A run of the first law at `point`, or of one that Python steers.
+    /// Returns a run of the first law at `point`, or of one that Python steers.
     pub fn of(point: &Point, seed: u64, steering: Option<Steering>) -> PyResult<Session> {
         let choice = &point.laws[0];
         let scenario = Arc::new(point.scenario.clone());
@@ -230,7 +230,8 @@ impl Session {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The simulation, to be put back: where a law in Python fails, the run is over.
+    /// Takes the simulation, which the caller puts back unless a law in Python fails and the run is
+    /// over.
     fn take(&mut self) -> PyResult<Simulation> {
         self.over = true;
         let over = || PyRuntimeError::new_err("the run is at its end");

@@ -16,7 +16,7 @@ record! {
         qdisc: String,
         /// It with its words, as after `tc qdisc add dev DEVICE root`.
         text: String,
-        /// What it has otherwise than asked for: key, what was asked, what it takes.
+        /// The parameters that the qdisc rounds: key, requested value, value in the kernel.
         rounded: Vec<(String, String, String)>,
     }
 }
@@ -43,12 +43,12 @@ pub fn tc_words(
     held: bool,
 ) -> PyResult<Option<TcWords>> {
     let refused = |error: ParamError| ScenarioError::new_err(format!("{law}: {error}"));
-    let not_one = |allowed: String| refused(ParamError::new("law", law, allowed));
+    let not_one = |expected: String| refused(ParamError::new("law", format!("{law:?}"), expected));
     let spec = law_named(law).map_err(not_one)?;
     let queue = queue.map(|text| {
         let value = set_value("queue", text)?;
         let read = QueueName::from_value(&value);
-        read.map_err(|allowed| ParamError::new("queue", text, allowed))
+        read.map_err(|expected| ParamError::new("queue", format!("{text:?}"), expected))
     });
     let queue = queue.transpose().map_err(refused)?;
     let buffer = match (buffer_pkts, buffer_bytes) {

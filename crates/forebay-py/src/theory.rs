@@ -22,7 +22,7 @@ type PathColumns<'py> = (
 /// Interval in s, numerator and denominator in z⁰, z⁻¹, ….
 type SamplerColumns<'py> = (Column<'py>, Vec<Column<'py>>, Vec<Column<'py>>);
 
-/// What a column says of a row: its own, or what all of them share.
+/// Returns the entry of a column for a row; a column of one entry applies to all rows.
 fn entry<T>(column: &[T], row: usize) -> &T {
     &column[if column.len() == 1 { 0 } else { row }]
 }
@@ -125,19 +125,21 @@ impl Loops {
         self.each(py, s, Response::loop_gain)
     }
 
-    /// What a sine on the queue becomes in the closed loop.
+    /// Returns the sensitivity 1/(1 + L), the factor by which the closed loop amplifies a sine on
+    /// the queue.
     fn sensitivity<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
         self.each(py, s, Response::sensitivity)
     }
 
-    /// How many roots of each closed loop grow; None where one is on the edge, to rounding.
+    /// Returns the number of unstable roots of each closed loop; None if a root is on the limit of
+    /// stability within rounding.
     fn unstable_roots(&self, py: Python) -> Vec<Option<i32>> {
         let count = |it: &Loop| it.unstable_roots(&self.folds);
         py.detach(|| self.loops.iter().map(count).collect())
     }
 
-    /// Which of the terms of Poisson's sum are more than this share of what the sampler sees, at any
-    /// of these s of any loop.
+    /// Returns the terms of Poisson's sum that exceed this share of the sampled signal at any of
+    /// these s in any loop.
     fn counted_folds(&self, py: Python, s: Lines, least_share: f64) -> PyResult<Vec<i32>> {
         let s = s.as_array();
         let rows = self.rows(s.nrows())?;
@@ -164,7 +166,7 @@ type Lines<'py> = PyReadonlyArray2<'py, Complex64>;
 type Answer<'py> = Bound<'py, PyArray2<Complex64>>;
 
 impl Loops {
-    /// How many are found with so many lines of s.
+    /// Returns the number of rows of a result with so many lines of s.
     fn rows(&self, lines: usize) -> PyResult<usize> {
         let loops = self.loops.len();
         if lines == loops || lines.min(loops) == 1 {
@@ -197,12 +199,12 @@ impl Loops {
     }
 }
 
-/// Deviation of the queue at each of `steps` + 1 times after a change of this size at the plant's
-/// input. A mode keeps `decay` of itself over a step, and gains `new` times the input that is held
-/// `delay_steps` before and `old` times that of a step before. `smoothing`: share of the way that the
-/// average goes to the queue in a step; None without one. `direct`: gain of what acts at once.
-/// `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, ….
-/// Raises `ValueError` for columns of different lengths, and a law without a number.
+/// Returns the deviation of the queue at each of `steps` + 1 times after a change of this size at
+/// the plant's input. A mode keeps `decay` of itself over a step, and gains `new` times the input
+/// that is held `delay_steps` before and `old` times that of a step before. `smoothing`: share of
+/// the way that the average goes to the queue in a step; None without one. `direct`: gain of what
+/// acts at once. `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, …. Raises
+/// `ValueError` for columns of different lengths, and a law without a number.
 #[pyfunction]
 #[pyo3(signature = (decay, new, old, delay_steps, *, smoothing, direct, sampled, change, steps))]
 #[allow(clippy::too_many_arguments, reason = "what a loop is, by name")]
@@ -248,14 +250,14 @@ fn step_response<'py>(
     Ok(queue.into_pyarray(py))
 }
 
-/// A loop driven by noise whose queue and probability do not go below zero, for many queues at once:
-/// (mean queue, its deviation, mean of what it would have been below zero, deviation of the
-/// probability). `noise` has a row for each step and a normal number for each queue; a number moves a
-/// queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later. `decay`:
-/// what a deviation keeps of itself in a step. `answers`: packets for each step of probability, and
-/// steps of their delay, by each path. `sampled`: steps for each sample, numerator, denominator.
-/// `unseen`: steps that are not counted.
-/// Raises `ValueError` for a law without a number, and where nothing is counted.
+/// A loop driven by noise whose queue and probability do not go below zero, for many queues at
+/// once: (mean queue, its deviation, mean of what it would have been below zero, deviation of the
+/// probability). `noise` has a row for each step and a normal number for each queue; a number moves
+/// a queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later.
+/// `decay`: what a deviation keeps of itself in a step. `answers`: packets for each step of
+/// probability, and steps of their delay, by each path. `sampled`: steps for each sample,
+/// numerator, denominator. `unseen`: steps that are not counted. Raises `ValueError` for a law
+/// without a number, and where nothing is counted.
 #[pyfunction]
 #[pyo3(signature = (noise, *, decay, kicks_pkts, round_trip_steps, answers, sampled, rest_pkts,
                     rest_probability, unseen))]

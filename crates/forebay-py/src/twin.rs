@@ -11,19 +11,19 @@ use crate::ScenarioError;
 record! {
     /// The numbers of a law's header for the kernel.
     LawTwin {
-        /// Between two calls of its clock; None of a law that packets drive.
+        /// The time between two calls of its clock; None for a law that packets drive.
         interval_ns: Option<u64>,
-        /// In the header's order.
+        /// The constants in the order of the header.
         config: Vec<(String, i64)>,
-        /// As it starts; what is left out is zero.
+        /// The initial state; fields that are left out are zero.
         state: Vec<(String, i64)>,
-        /// Where it holds its queue; None of a law without a set-point.
+        /// The set-point in packets; None for a law without one.
         target_pkts: Option<f64>,
     }
 }
 
-/// A law in fixed point; None where the kernel has no header of it. Raises `ScenarioError` for a
-/// parameter that is unknown, does not fit the link, or would saturate.
+/// Returns a law in fixed point; None where the kernel has no header of it. Raises `ScenarioError`
+/// for a parameter that is unknown, does not fit the link, or would saturate.
 #[pyfunction]
 #[pyo3(signature = (law, params, *, rate_bps, buffer_pkts, packet_bytes))]
 pub fn law_twin(
@@ -34,7 +34,7 @@ pub fn law_twin(
     packet_bytes: u64,
 ) -> PyResult<Option<LawTwin>> {
     let refused = |error: ParamError| ScenarioError::new_err(format!("{law}: {error}"));
-    let not_one = |allowed: String| refused(ParamError::new("law", law, allowed));
+    let not_one = |expected: String| refused(ParamError::new("law", format!("{law:?}"), expected));
     let spec = law_named(law).map_err(not_one)?;
     let site = Site {
         rate: Rate::from_bps(rate_bps),

@@ -25,12 +25,12 @@ pub const LINK: &[&str] = &["rate", "delay", "buffer"];
 /// Returns the keys that `set` may change, in words.
 pub fn changeable() -> String {
     let mut all: Vec<String> = LINK.iter().map(|key| format!("bottleneck.{key}")).collect();
-    all.push("link.N.KEY with the same keys".into());
+    all.push("the same keys of link.N".into());
     all.push("traffic.N.flows".into());
     all.join(", ")
 }
 
-/// The changes in order of time.
+/// Returns the changes in order of time.
 ///
 /// # Errors
 /// A time outside the run, or a key that cannot change.
@@ -50,15 +50,15 @@ pub fn read(document: &Document, duration: Span) -> Result<Vec<Change>, Fault> {
                 format!("a time within the run, before \"{duration}\""),
             ));
         }
-        let allowed = || format!("a table of these keys: {}", changeable());
+        let expected = || format!("a table with some of the keys {}", changeable());
         let Some(entry) = table.entry("set") else {
-            return Err(section.fault("set", "nothing", allowed()));
+            return Err(section.missing("set", expected()));
         };
         let Data::Table(set) = &entry.node.data else {
-            return Err(section.fault("set", entry.node.to_value(), allowed()));
+            return Err(section.fault("set", entry.node.to_value(), expected()));
         };
         if set.entries.is_empty() {
-            return Err(section.fault("set", "an empty table", allowed()));
+            return Err(section.fault("set", "{}", expected()));
         }
         for entry in &set.entries {
             let what = setting(document, entry).map_err(|error| Fault {
@@ -94,15 +94,16 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
             let flows = keys.flows;
             Ok(Setting::Flows { traffic, flows })
         }
-        _ => Err(ParamError::new(
+        _ => Err(ParamError::stated(
             &entry.name,
-            "a key that cannot change",
-            changeable(),
+            "the key cannot change during a run",
+            format!("one of {}", changeable()),
         )),
     }
 }
 
-/// Whether a traffic's number of flows is a key. One of no kind is told of elsewhere.
+/// Returns true if the kind of a traffic has the key `flows`. An unknown kind is reported
+/// elsewhere.
 fn counts_flows(document: &Document, traffic: usize) -> bool {
     let section = Section {
         table: &document.traffic[traffic],
@@ -124,7 +125,7 @@ fn link_setting(key: &str, value: &Value) -> Result<LinkSetting, ParamError> {
                 return Err(ParamError::new(
                     key,
                     value,
-                    "packets or bytes, such as \"64kB\"",
+                    "a number of packets or bytes, such as \"200p\" or \"64kB\"",
                 ))
             }
         }),

@@ -61,12 +61,12 @@ impl Document {
         section.only(SECTIONS, &[Top::SPECS])?;
         for required in ["bottleneck", "traffic"] {
             if root.entry(required).is_none() {
-                let allowed = if required == "traffic" {
+                let expected = if required == "traffic" {
                     "at least one [[traffic]]"
                 } else {
-                    "a table, [bottleneck]"
+                    "the table [bottleneck]"
                 };
-                return Err(Fault::new(Origin::File, required, "nothing", allowed));
+                return Err(Fault::missing(Origin::File, required, expected));
             }
         }
         for entry in root.entries {
@@ -100,15 +100,15 @@ fn one_table(entry: Entry) -> Result<Table, Fault> {
             entry.origin,
             &entry.name,
             entry.node.to_value(),
-            format!("a table, [{}]", entry.name),
+            format!("the table [{}]", entry.name),
         )),
     }
 }
 
 fn tables(entry: Entry) -> Result<Vec<Table>, Fault> {
-    let wrong = |found: &Node| {
-        let allowed = format!("one or more tables, [[{}]]", entry.name);
-        Fault::new(entry.origin, &entry.name, found.to_value(), allowed)
+    let wrong = |node: &Node| {
+        let expected = format!("one or more tables [[{}]]", entry.name);
+        Fault::new(entry.origin, &entry.name, node.to_value(), expected)
     };
     let Data::List(items) = &entry.node.data else {
         return Err(wrong(&entry.node));
@@ -117,9 +117,9 @@ fn tables(entry: Entry) -> Result<Vec<Table>, Fault> {
         return Err(wrong(&entry.node));
     }
     if items.len() > MOST_TABLES {
-        let found = format!("{} tables", items.len());
-        let allowed = format!("at most {MOST_TABLES}");
-        return Err(Fault::new(entry.origin, &entry.name, found, allowed));
+        let reason = format!("{} tables are too many", items.len());
+        let expected = format!("at most {MOST_TABLES} tables");
+        return Err(Fault::stated(entry.origin, &entry.name, reason, expected));
     }
     items
         .iter()

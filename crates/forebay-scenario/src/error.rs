@@ -28,16 +28,45 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Returns a fault of `key`: the value `found`, and what is `allowed`.
+    /// Returns the fault of a key whose value is not valid.
     pub fn new(
         origin: Origin,
         key: impl Into<String>,
-        found: impl ToString,
-        allowed: impl Into<String>,
+        value: impl ToString,
+        expected: impl Into<String>,
     ) -> Fault {
         Fault {
             origin,
-            error: ParamError::new(key, found, allowed),
+            error: ParamError::new(key, value, expected),
+        }
+    }
+
+    /// Returns the fault of a key that is missing.
+    pub fn missing(origin: Origin, key: impl Into<String>, expected: impl Into<String>) -> Fault {
+        Fault {
+            origin,
+            error: ParamError::missing(key, expected),
+        }
+    }
+
+    /// Returns a fault of a key that concerns no single value.
+    pub fn stated(
+        origin: Origin,
+        key: impl Into<String>,
+        reason: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Fault {
+        Fault {
+            origin,
+            error: ParamError::stated(key, reason, expected),
+        }
+    }
+
+    /// Replaces the fault, which is that the value is not valid, by another phrase.
+    pub fn because(self, reason: impl Into<String>) -> Fault {
+        Fault {
+            error: self.error.because(reason),
+            ..self
         }
     }
 
@@ -51,7 +80,7 @@ impl Fault {
 }
 
 /// A fault of a scenario. Prints as one line:
-/// `FILE:LINE: KEY: found X, allowed: Y`, with `--set`, `--law` or `--seeds` in place of
+/// `FILE:LINE: KEY: VALUE is not valid; expected Y`, with `--set`, `--law` or `--seeds` in place of
 /// `FILE:LINE` where the fault came from the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScenarioError {
@@ -60,22 +89,22 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
-    /// The name of the scenario's file.
+    /// Returns the name of the scenario's file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The key at fault, as a dotted path such as `traffic.0.flows`.
+    /// Returns the key at fault, as a dotted path such as `traffic.0.flows`.
     pub fn key(&self) -> &str {
         &self.fault.error.key
     }
 
     /// Returns what is expected of the value.
-    pub fn allowed(&self) -> &str {
-        &self.fault.error.allowed
+    pub fn expected(&self) -> &str {
+        &self.fault.error.expected
     }
 
-    /// The line at fault, counted from 1, where it is known.
+    /// Returns the line at fault, counted from 1, where it is known.
     pub fn line(&self) -> Option<usize> {
         match self.fault.origin {
             Origin::Line(line) => Some(line),
@@ -87,24 +116,27 @@ impl ScenarioError {
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let file = one_line(&self.file, usize::MAX);
-        let ParamError {
-            key,
-            found,
-            allowed,
-        } = &self.fault.error;
-        let key = if key.is_empty() { "\"\"" } else { key };
-        let (key, found) = (one_line(key, EXCERPT), one_line(found, EXCERPT));
-        let allowed = one_line(allowed, usize::MAX);
+        let error = &self.fault.error;
+        let key = match error.key.as_str() {
+            "" => "\"\"",
+            key => key,
+        };
+        let mut line = ParamError {
+            key: one_line(key, EXCERPT),
+            value: one_line(&error.value, EXCERPT),
+            reason: one_line(&error.reason, usize::MAX),
+            expected: one_line(&error.expected, usize::MAX),
+        };
         match self.fault.origin {
-            Origin::File => write!(f, "{file}: {key}")?,
-            Origin::Line(line) => write!(f, "{file}:{line}: {key}")?,
-            // An option that is named after its key names it well enough.
-            Origin::Option(option) if option.strip_prefix("--") == Some(&key) => {
-                write!(f, "{option}")?;
+            Origin::File => write!(f, "{file}: ")?,
+            Origin::Line(number) => write!(f, "{file}:{number}: ")?,
+            // An option that has the name of its key is not followed by the key.
+            Origin::Option(option) if option.strip_prefix("--") == Some(&line.key) => {
+                line.key = option.to_owned();
             }
-            Origin::Option(option) => write!(f, "{option}: {key}")?,
+            Origin::Option(option) => write!(f, "{option}: ")?,
         }
-        write!(f, ": found {found}, allowed: {allowed}")
+        line.fmt(f)
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Files {
     arrivals: Parsed<(String, Selection), Arrivals>,
 }
 
-/// What was parsed once.
+/// The contents that were parsed, each once.
 struct Parsed<K, T>(Mutex<HashMap<K, Arc<T>>>);
 
 impl<K, T> Default for Parsed<K, T> {
@@ -55,7 +55,7 @@ impl Files {
             .extend(contents.map(|(name, contents)| (name, contents.into())));
     }
 
-    /// Everything that was added.
+    /// Returns all files that were added.
     pub fn all(&self) -> &[(String, Arc<[u8]>)] {
         &self.contents
     }
@@ -64,19 +64,19 @@ impl Files {
         match self.contents.iter().find(|(name, _)| name == file) {
             Some((_, contents)) => Ok(contents),
             None => {
-                let allowed = "a file that can be read, named as from the scenario's folder";
-                Err(section.fault(key, format!("{file:?}"), allowed))
+                let expected = "a readable file, relative to the folder of the scenario";
+                Err(section.fault(key, format!("{file:?}"), expected))
             }
         }
     }
 
-    /// A file that programs may read.
+    /// Returns a file that programs may read.
     pub fn of_programs(&self, section: &Section, name: String) -> Result<ProgramFile, Fault> {
         let contents = self.contents(section, PROGRAM_KEY, &name)?;
         Ok(ProgramFile::new(name, contents))
     }
 
-    /// The recorded link in the file of this name.
+    /// Returns the recorded link in the file of this name.
     pub fn trace(&self, section: &Section, file: &str) -> Result<Arc<RateTrace>, Fault> {
         self.traces.get(file.to_owned(), |file| {
             let contents = self.contents(section, TRACE_KEY, file)?;
@@ -85,7 +85,7 @@ impl Files {
         })
     }
 
-    /// The packets in the file of this name.
+    /// Returns the packets in the file of this name.
     pub fn arrivals(
         &self,
         section: &Section,

@@ -1,4 +1,4 @@
-//! `gains = "auto"`: which laws ask for numbers, and the link and load that these are for. Whoever
+//! `gains = "auto"`: the laws to be designed, and the link and load of each design. Whoever
 //! designs them gives them back by the number of the law; no text is edited.
 
 use forebay_theory::window_law::WindowLaw;
@@ -14,7 +14,7 @@ const USUAL_RTT_S: f64 = 0.1;
 /// Room of a scenario in which every queue has a law of its own.
 const ROOM_WITHOUT_QUEUE_PKTS: f64 = 1_048_576.0;
 
-/// A law that asks for numbers.
+/// A law with `gains = "auto"`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GainsRequest {
     /// Number of its `[[law]]`; those that only `--law` names come last.
@@ -25,16 +25,16 @@ pub struct GainsRequest {
     pub kind: &'static str,
     /// Parameters that have numbers; of a sweep the first.
     pub given: Vec<(String, Value)>,
-    /// Whether it closes one loop for each flow, and not one for all.
+    /// True if the law closes one loop for each flow, and not one for all.
     pub per_flow: bool,
     /// The load of the link.
     pub load: Load,
 }
 
-/// Numbers for a law that asks for them; what is given stays.
+/// Designed parameters of a law; parameters that are given stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesignedGains {
-    /// As in [`GainsRequest`].
+    /// The index of the law, as in [`GainsRequest`].
     pub law: usize,
     /// The designed parameters.
     pub params: Vec<(String, Value)>,
@@ -53,7 +53,7 @@ pub struct Load {
     pub room_pkts: f64,
     /// Fewest and most long-lived flows; `None` without any.
     pub flows: Option<(f64, f64)>,
-    /// What is beside them at least.
+    /// The smallest other load in parallel with these flows.
     pub beside: Offered,
     /// Reno's for senders that differ, and for one of which linear theory has nothing.
     pub window_law: WindowLaw,
@@ -164,7 +164,7 @@ impl Extremes {
     }
 }
 
-/// Whether these flows are there for long: a law is designed for them.
+/// Returns true if the flows are long-lived, so that a law is designed for them.
 fn lasts(traffic: &Traffic) -> bool {
     matches!(traffic.kind, TrafficKind::Ftp(_))
 }

@@ -15,15 +15,15 @@ params! {
         /// Congestion control of every flow, in place of its `tcp`: a name that the guest's kernel
         /// has, such as "prague" in a tree that brings it.
         tcp: Maybe<Algorithm> = Maybe(None);
-        /// Whether senders hand segments of several packets to their device, which cuts them (GSO),
-        /// and receivers join what comes at one time (GRO). The queue sees packets either way, but
-        /// with "all" no device cuts them (TSO), and a queue of the kernel's sees segments.
+        /// Offloads of the hosts' devices: with true, devices cut senders' segments into packets (GSO)
+        /// and join packets that arrive together (GRO), and the queue holds packets; with "all",
+        /// segments are not cut (TSO), and a queue of the kernel holds whole segments.
         offloads: Offloads = Offloads::Off;
-        /// What holds the link to its rate, over a queue of the kernel's that has no rate of its own:
-        /// tbf keeps the packet that is being sent, htb lets it go where its transmission begins.
+        /// The qdisc that shapes the link, above a queue of the kernel that has no rate of its own:
+        /// tbf holds a packet until the end of its transmission, htb releases it at the beginning.
         shaper: Shaper = Shaper::Tbf;
         /// Settings of every host, under its namespace: `{ "net.ipv4.tcp_rmem" = "4096 131072
-        /// 6291456" }`. They come after those of Forebay.
+        /// 6291456" }`. They override those of Forebay.
         sysctls: Sysctls = Sysctls(Vec::new());
         /// Keep the headers of every packet at the bottleneck: `pcap/LAW-SEED.pcapng` of the result,
         /// with a comment where it was dropped or marked.
@@ -37,14 +37,14 @@ pub struct Algorithm(pub String);
 
 impl ParamType for Algorithm {
     const SHAPE: Shape = Shape::Text;
-    const ALLOWED: &'static str = "a name of 1 to 15 small letters, digits, \"_\" and \"-\"";
+    const EXPECTED: &'static str = "a name of 1 to 15 lower-case letters, digits, \"_\" and \"-\"";
     fn from_value(value: &Value) -> Result<Algorithm, String> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
         match value {
             Value::Text(text) if (1..=15).contains(&text.len()) && text.chars().all(fits) => {
                 Ok(Algorithm(text.clone()))
             }
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -58,11 +58,11 @@ pub struct Sysctls(pub Vec<(String, String)>);
 
 impl ParamType for Sysctls {
     const SHAPE: Shape = Shape::Table;
-    const ALLOWED: &'static str =
-        "a table of names under net and their values, such as { \"net.ipv4.tcp_sack\" = 0 }";
+    const EXPECTED: &'static str =
+        "a table of sysctls below net with their values, such as { \"net.ipv4.tcp_sack\" = 0 }";
     fn from_value(value: &Value) -> Result<Sysctls, String> {
         let Value::Table(fields) = value else {
-            return Err(Self::ALLOWED.into());
+            return Err(Self::EXPECTED.into());
         };
         let mut flat = Vec::new();
         flatten("", fields, &mut flat)?;
@@ -91,14 +91,14 @@ fn flatten(
                 text.clone()
             }
             Value::Integer(number) => number.to_string(),
-            _ => return Err(format!("a text or a whole number for {name:?}")),
+            _ => return Err(format!("a text or a whole number as the value of {name:?}")),
         };
         let fits = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let mut parts = name.split('.');
         let whole = parts.next() == Some("net") && name.contains('.');
         if !whole || !parts.all(|part| !part.is_empty() && part.chars().all(fits)) {
             return Err(format!(
-                "names under net, such as \"net.ipv4.tcp_rmem\", in place of {name:?}"
+                "a sysctl below net, such as \"net.ipv4.tcp_rmem\", in place of {name:?}"
             ));
         }
         flat.push((name, value));

@@ -19,14 +19,14 @@ pub struct KeyDoc {
     pub name: String,
     /// Base unit of the range; "" where there is none.
     pub unit: String,
-    /// As a scenario would write it; `None` where the key is required or absent by default.
+    /// The default as a scenario writes it; `None` if the key is required or absent by default.
     pub default: Option<String>,
     /// True if a value is required.
     pub required: bool,
     /// Smallest and largest value in base units, where there is a range.
     pub range: Option<(f64, f64)>,
-    /// What may be written, in words.
-    pub allowed: String,
+    /// The permitted values in words.
+    pub expected: String,
     /// One or two sentences.
     pub doc: String,
 }
@@ -43,12 +43,12 @@ impl KeyDoc {
             required: spec.required,
             // Flags and texts declare an idle range; they have no base value.
             range: has_range(spec).then_some((spec.min, spec.max)),
-            allowed: spec.allowed.to_owned(),
+            expected: spec.expected.to_owned(),
             doc: spec.doc.trim().to_owned(),
         }
     }
 
-    fn written(section: &str, name: &str, allowed: &str, doc: &str) -> KeyDoc {
+    fn written(section: &str, name: &str, expected: &str, doc: &str) -> KeyDoc {
         KeyDoc {
             section: section.to_owned(),
             name: name.to_owned(),
@@ -56,13 +56,13 @@ impl KeyDoc {
             default: None,
             required: true,
             range: None,
-            allowed: allowed.to_owned(),
+            expected: expected.to_owned(),
             doc: doc.to_owned(),
         }
     }
 }
 
-/// True if a key has a range: flags, texts and what may have any size have none.
+/// Returns true if a key has a range: flags, texts and what may have any size have none.
 pub(crate) fn has_range(spec: &ParamSpec) -> bool {
     use forebay_units::Shape;
     let bounded = spec.min.is_finite() || spec.max.is_finite();
@@ -71,7 +71,7 @@ pub(crate) fn has_range(spec: &ParamSpec) -> bool {
         && !matches!(spec.shape, Shape::Flag | Shape::Text | Shape::Notation(_))
 }
 
-/// Every key, in the order of a scenario. The parameters of laws are in the registry.
+/// Returns every key, in the order of a scenario. The parameters of laws are in the registry.
 pub fn keys() -> Vec<KeyDoc> {
     let mut all = Vec::new();
     let mut add = |section: &str, specs: &[ParamSpec]| {

@@ -3,12 +3,12 @@
 use forebay_aqm::disciplines::keys;
 use forebay_aqm::laws::find;
 use forebay_aqm::{LawSpec, QueueChoice};
-use forebay_units::{params, ParamType, Params, Value};
+use forebay_units::{one_of, params, ParamType, Params, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
 use crate::gains::DesignedGains;
-use crate::law_choice::{law_kinds, with_hint, LawChoice};
+use crate::law_choice::{law_kinds, LawChoice};
 use crate::limits::check_law;
 use crate::model::Scenario;
 use crate::options::{is_prototype, Options};
@@ -25,11 +25,11 @@ params! {
     pub struct LawKeys {
         /// Name in reports; by default the kind.
         label: Maybe<Label> = Maybe(None);
-        /// Queue that holds the law, "fifo" where it is absent and the law's name has no other;
-        /// one with parameters is a table, and a queue of several classes or flows has a law of
-        /// this kind in each.
+        /// Queue discipline of the law; by default the one in the law's name, or "fifo". A queue
+        /// with parameters is a table. A queue with several classes or flows has a law of this kind
+        /// for each.
         queue: Maybe<Queue> = Maybe(None);
-        /// Numbers that are not given: "auto" designs them for the bottleneck and the long-lived
+        /// Parameters that are not given: "auto" designs them for the bottleneck and the long-lived
         /// flows of the scenario before it runs, "paper" has the defaults.
         gains: Gains = Gains::Paper;
     }
@@ -45,8 +45,8 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
     let brought = options.own.iter().filter(|own| own.runs);
     if options.laws.is_empty() && brought.clone().next().is_none() {
         if document.laws.is_empty() {
-            let allowed = "a [[law]] in the file, or --law KIND";
-            return Err(Fault::new(Origin::File, "law", "nothing", allowed));
+            let expected = "a [[law]] in the file, or --law KIND";
+            return Err(Fault::missing(Origin::File, "law", expected));
         }
         return Ok((0..document.laws.len()).collect());
     }
@@ -73,11 +73,11 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
                     .filter(|kind| !labels.iter().any(|label| label == kind)),
             );
             let origin = Origin::Option("--law");
-            let allowed = match name.ends_with(".py") {
-                true => "a law, or FILE.py:CLASS".to_owned(),
-                false => with_hint(name, &known),
+            let expected = match name.ends_with(".py") {
+                true => "a law in Python as FILE.py:CLASS, or the name of another law".to_owned(),
+                false => one_of(&known, name),
             };
-            return Err(Fault::new(origin, "law", format!("{name:?}"), allowed));
+            return Err(Fault::new(origin, "law", format!("{name:?}"), expected));
         };
         chosen.push(document.laws.len());
         document.laws.push(added(spec, None));
@@ -140,8 +140,8 @@ pub fn prototypes(document: &Document, options: &Options) -> Result<Vec<(String,
             if !InnerFile::is_inner(path.strip_prefix("./").unwrap_or(path)) {
                 let name = name_in_errors(table, number, &all_labels[number]);
                 let section = Section { table, name: &name };
-                let allowed = "FILE.py:CLASS with a file in the scenario's folder or below it, without \"..\"";
-                return Err(section.fault("kind", format!("{kind:?}"), allowed));
+                let expected = "FILE.py:CLASS with a file in the folder of the scenario or below it, without \"..\"";
+                return Err(section.fault("kind", format!("{kind:?}"), expected));
             }
             if !in_file.contains(&kind) {
                 in_file.push(kind);
@@ -166,8 +166,8 @@ pub fn prototypes(document: &Document, options: &Options) -> Result<Vec<(String,
     Ok(all)
 }
 
-/// True if the caller's choice may have this law of the document, which is in a file of Python. A
-/// name that is no other law's may be its label, which only its file tells.
+/// Returns true if the caller's choice may have this law of the document, which is in a file of
+/// Python. A name that is no other law's may be its label, which only its file declares.
 fn may_run(document: &Document, options: &Options, table: &Table, labels: &[String]) -> bool {
     if options.laws.is_empty() {
         // With laws that the caller brings as classes, those of the document stay out.
@@ -194,7 +194,7 @@ pub fn some_ask(document: &Document, chosen: &[usize], sweep: &Sweep) -> bool {
     tables.any(|table| table.text(GAINS).is_some_and(asks)) || sweep.texts(GAINS).any(asks)
 }
 
-/// The laws of `chosen` that ask for numbers, without the load that these are for.
+/// Returns the laws of `chosen` with `gains = "auto"`, without the load of their designs.
 ///
 /// # Errors
 /// A law or a parameter that is unknown or wrong, or a law that nobody can design.
@@ -218,8 +218,8 @@ pub fn asking(
             continue;
         }
         if draft.spec.is_custom() {
-            let allowed = "\"paper\": a law in Python has no design rule";
-            return Err(section.fault(GAINS, "\"auto\"", allowed));
+            let expected = "\"paper\", since a law in Python has no design rule";
+            return Err(section.fault(GAINS, "\"auto\"", expected));
         }
         asking.push(Asking {
             law,
@@ -230,7 +230,7 @@ pub fn asking(
     Ok(asking)
 }
 
-/// A law that asks for numbers.
+/// A law with `gains = "auto"`.
 pub struct Asking {
     /// Number of its table.
     pub law: usize,
@@ -239,7 +239,8 @@ pub struct Asking {
     pub choice: LawChoice,
 }
 
-/// The chosen laws, each built once at the scenario's bottleneck; `gains` are for those that ask.
+/// Returns the chosen laws, each built once at the scenario's bottleneck; `gains` are for those
+/// that ask.
 ///
 /// # Errors
 /// The first law or parameter that is unknown, wrong, or does not fit the queue.
@@ -255,8 +256,8 @@ pub fn read(
             table: &document.laws[i],
             name: &format!("law.{i}"),
         };
-        let allowed = "a label that no other law has";
-        section.fault("label", format!("{label:?}"), allowed)
+        let expected = "a label that no other law has";
+        section.fault("label", format!("{label:?}"), expected)
     };
     let labels = unique_labels(&document.laws).map_err(|(i, label)| taken(i, label))?;
     let mut choices = Vec::with_capacity(chosen.len());
@@ -279,8 +280,8 @@ pub fn read(
         match (draft.gains, designed) {
             (Gains::Auto, Some(designed)) => draft.add(designed),
             (Gains::Auto, None) if runs => {
-                let allowed = "\"paper\", or numbers that somebody has designed";
-                return Err(section.fault(GAINS, "\"auto\"", allowed));
+                let expected = "\"paper\", or gains that the caller has designed";
+                return Err(section.fault(GAINS, "\"auto\"", expected));
             }
             _ => {}
         }
@@ -316,10 +317,10 @@ impl Draft {
         let written = section.table.text("kind").unwrap_or("");
         let spec = match (section.table.entry("kind"), options.law(written)) {
             (Some(_), Ok(spec)) => spec,
-            (Some(entry), Err(allowed)) => {
-                return Err(section.fault("kind", entry.node.to_value(), allowed))
+            (Some(entry), Err(expected)) => {
+                return Err(section.fault("kind", entry.node.to_value(), expected))
             }
-            (None, _) => return Err(section.fault("kind", "nothing", law_kinds().join(", "))),
+            (None, _) => return Err(section.missing("kind", one_of(&law_kinds(), ""))),
         };
         let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
         section.only(&["kind"], &[LawKeys::SPECS, &keys])?;
@@ -337,7 +338,7 @@ impl Draft {
         })
     }
 
-    /// With numbers for what is not given.
+    /// Adds designed values for the parameters that are not given.
     fn add(&mut self, designed: &DesignedGains) {
         for (name, value) in &designed.params {
             if self.given.iter().all(|(given, _)| given != name) {

@@ -27,9 +27,9 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
         if estimate <= most {
             return Ok(());
         }
-        Err(section.fault(
+        Err(section.stated(
             key,
-            format!("about {estimate:.1e} {of}"),
+            format!("about {estimate:.1e} {of} are too many"),
             format!("at most {most:.0e}"),
         ))
     };
@@ -69,15 +69,15 @@ pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Resul
     if ticks <= MOST_PACKETS {
         return Ok(());
     }
-    Err(section.fault(
+    Err(section.stated(
         "interval",
-        format!("about {ticks:.1e} ticks in a run"),
+        format!("about {ticks:.1e} samples of the law in a run are too many"),
         format!("at most {MOST_PACKETS:.0e}"),
     ))
 }
 
-/// The link's capacity in packets of the smallest size, and the traffic that does not depend on it:
-/// packets at a constant rate, and new connections.
+/// Returns the link's capacity in packets of the smallest size, and the traffic that does not
+/// depend on it: packets at a constant rate, and new connections.
 fn packets(scenario: &Scenario) -> f64 {
     let duration_s = scenario.duration.as_secs_f64();
     let own: f64 = scenario
@@ -117,7 +117,7 @@ fn packets(scenario: &Scenario) -> f64 {
     highest_rate_pps(scenario) * duration_s + own
 }
 
-/// Flows of `traffic[index]` that there can be at one time.
+/// Returns the flows of `traffic[index]` that there can be at one time.
 fn most_flows(scenario: &Scenario, index: usize) -> f64 {
     let declared = scenario.traffic[index].flows;
     let changed = scenario.changes.iter().map(|change| match change.what {
@@ -127,7 +127,7 @@ fn most_flows(scenario: &Scenario, index: usize) -> f64 {
     f64::from(changed.fold(declared, u32::max))
 }
 
-/// The links' highest rates, one after another.
+/// Returns the links' highest rates, one after another.
 fn highest_rate_pps(scenario: &Scenario) -> f64 {
     let smallest = scenario.traffic.iter().map(|traffic| traffic.packet).min();
     let Some(smallest) = smallest else {
@@ -158,7 +158,7 @@ fn link_settings(scenario: &Scenario, index: usize) -> impl Iterator<Item = Link
         })
 }
 
-/// The bandwidth-delay product and full buffers, or all windows where those are less.
+/// Returns the bandwidth-delay product and full buffers, or all windows where those are less.
 fn in_flight(scenario: &Scenario) -> f64 {
     let smallest = scenario
         .traffic

@@ -11,6 +11,7 @@ use forebay_units::{
 
 use crate::law_choice::{law_named, LawChoice};
 use crate::link_types::{DelayRange, DeviceKind, FileName, LawKind, MeasureWindow, Seed, Share};
+use crate::links::NO_BURST;
 use crate::options::set_value;
 use crate::types::{BufferSize, FlowRange, Gains, Maybe, Queue};
 
@@ -83,7 +84,7 @@ pub struct DirectionChoice {
     pub options: DirectionOptions,
     /// The law in its queue.
     pub law: LawChoice,
-    /// In place of a rate.
+    /// A rate trace in place of a constant rate.
     pub trace: Option<Arc<RateTrace>>,
 }
 
@@ -101,9 +102,9 @@ pub struct LinkOptions {
 /// An option of `forebay link`, for help and signatures.
 #[derive(Clone, Debug)]
 pub struct LinkOption {
-    /// With underscores: "rate_up".
+    /// The name with underscores, such as "rate_up".
     pub name: String,
-    /// What help calls its value: "RATE".
+    /// The metavariable of the value in the help, such as "RATE".
     pub placeholder: &'static str,
     /// The shape of its value.
     pub shape: Shape,
@@ -118,15 +119,15 @@ pub struct LinkOption {
 /// The group of an option in help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionGroup {
-    /// Of both directions.
+    /// Options of both directions.
     Link,
-    /// Of the direction from client to server, where it differs.
+    /// Options of the direction from client to server, where it differs.
     Up,
-    /// Of the run.
+    /// Options of the run.
     Run,
 }
 
-/// Every option, in the order of help.
+/// Returns every option, in the order of help.
 pub fn link_options() -> Vec<LinkOption> {
     let option = |spec: &ParamSpec, group| {
         let default = (spec.default)();
@@ -165,7 +166,7 @@ pub fn link_options() -> Vec<LinkOption> {
         .collect()
 }
 
-/// The option for client to server alone.
+/// Returns the option for client to server alone.
 fn twin(option: &LinkOption) -> LinkOption {
     let doc = match option.name.as_str() {
         SET => "As --set, for client to server; the parameters in --set are not taken over.".into(),
@@ -273,7 +274,13 @@ impl DirectionChoice {
         for (name, value) in given {
             match (*name, value) {
                 (SET, Value::Table(fields)) => params = Some(fields.clone()),
-                (SET, _) => return Err(ParamError::new(SET, value, "KEY=VALUE")),
+                (SET, _) => {
+                    return Err(ParamError::new(
+                        SET,
+                        value,
+                        "KEY=VALUE, such as target=15ms",
+                    ))
+                }
                 // The command line has a table as a text.
                 (_, Value::Text(text)) if text.starts_with('{') => {
                     options.set(name, &set_value(name, text)?)?;
@@ -284,21 +291,26 @@ impl DirectionChoice {
         let trace = match (&options.rate.0, &options.trace.0) {
             (Some(_), None) => None,
             (None, Some(FileName(name))) => {
-                let found = files.iter().find(|(file, _)| file == name);
-                let (_, text) = found.ok_or_else(|| {
-                    ParamError::new("trace", format!("{name:?}"), FileName::ALLOWED)
+                let file = files.iter().find(|(file, _)| file == name);
+                let (_, text) = file.ok_or_else(|| {
+                    ParamError::new("trace", format!("{name:?}"), FileName::EXPECTED)
                 })?;
                 Some(Arc::new(RateTrace::parse(text, "trace", name)?))
             }
             (rate, _) => {
-                let found = rate.map_or("nothing", |_| "a trace as well");
-                let allowed = format!("{}, or a trace, one of both", Rate::ALLOWED);
-                return Err(ParamError::new("rate", found, allowed));
+                let expected = format!("either {}, or a trace", Rate::EXPECTED);
+                return Err(match rate {
+                    None => ParamError::missing("rate", expected),
+                    Some(rate) => {
+                        let error = ParamError::new("rate", rate.to_value(), expected);
+                        error.because("cannot be combined with a trace")
+                    }
+                });
             }
         };
         if trace.is_some() && options.burst != Bytes(0) {
-            let allowed = "none beside a trace, which saves nothing";
-            return Err(ParamError::new("burst", options.burst.to_value(), allowed));
+            let error = ParamError::new("burst", options.burst.to_value(), NO_BURST);
+            return Err(error.because("cannot be combined with a trace"));
         }
         let queue = options.queue.0.clone().map(|queue| queue.0);
         let law = match other {
@@ -314,7 +326,7 @@ impl DirectionChoice {
             _ => {
                 let LawKind(kind) = &options.aqm;
                 let spec = law_named(kind)
-                    .map_err(|allowed| ParamError::new("aqm", format!("{kind:?}"), allowed))?;
+                    .map_err(|expected| ParamError::new("aqm", format!("{kind:?}"), expected))?;
                 let choice = LawChoice::of(spec, params.unwrap_or_default());
                 choice
                     .map_err(|error| ParamError {
@@ -331,7 +343,7 @@ impl DirectionChoice {
         })
     }
 
-    /// Mean rate over the whole trace; the law is told this rate.
+    /// Returns the mean rate over the whole trace; its law assumes this rate.
     pub fn mean_rate(&self) -> Rate {
         match &self.trace {
             Some(trace) => trace.mean_rate(),
@@ -386,54 +398,70 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_error_names_the_option_the_value_and_what_is_expected() {
         type Case = (&'static [(&'static str, &'static str)], &'static str);
         let cases: [Case; 16] = [
-            (&[], "rate: found nothing"),
-            (&[("rate", "15")], "rate: found \"15\""),
-            (&[("rate", "1bit/s")], "rate: found \"1bit/s\""),
+            (&[], "rate: missing; expected either a rate with its unit, "),
+            (
+                &[("rate", "15")],
+                "rate: \"15\" is not valid; expected a rate with its unit, such as \"45Mbit/s\"",
+            ),
+            (
+                &[("rate", "1bit/s")],
+                "rate: \"1bit/s\" is not valid; expected a value from 1000bit/s to ",
+            ),
             (
                 &[("rate", "15Mbit/s"), ("rate_up", "x")],
-                "rate-up: found \"x\"",
+                "rate-up: \"x\" is not valid; expected a rate with its unit, such as \"45Mbit/s\"",
             ),
             (
                 &[("rate", "15Mbit/s"), ("trace", "a.down")],
-                "rate: found a trace as well",
+                "rate: \"15Mbit/s\" cannot be combined with a trace; expected either a rate ",
             ),
             (
                 &[("rate", "15Mbit/s"), ("trace_up", "a.down")],
-                "trace-up: found \"x\" in line 2 of \"a.down\", allowed: a whole number",
+                "trace-up: \"x\" in line 2 of \"a.down\" is not valid; expected a whole number of ms ",
             ),
-            (&[("trace", "b.down")], "trace: found \"b.down\""),
+            (
+                &[("trace", "b.down")],
+                "trace: \"b.down\" is not valid; expected a file with one time in ms per line",
+            ),
             (
                 &[("trace", "c.down"), ("burst", "3000B")],
-                "burst: found \"3000B\", allowed: none beside a trace",
+                "burst: \"3000B\" cannot be combined with a trace; expected no burst, since ",
             ),
             (
                 &[("rate", "1Mbit/s"), ("delay", "200..20ms")],
-                "delay: found",
+                "delay: \"200..20ms\" is not valid; expected a time with its unit, such as \"15ms\", \
+                 or a range such as \"20..200ms\"",
             ),
-            (&[("rate", "1Mbit/s"), ("delay", "61s")], "delay: found"),
-            (&[("rate", "1Mbit/s"), ("buffer", "1.5p")], "buffer: found"),
+            (
+                &[("rate", "1Mbit/s"), ("delay", "61s")],
+                "delay: \"61s\" is not valid; expected a value from 0s to 60s",
+            ),
+            (
+                &[("rate", "1Mbit/s"), ("buffer", "1.5p")],
+                "buffer: \"1.5p\" is not valid; expected a whole number of packets, ",
+            ),
             (
                 &[("rate", "1Mbit/s"), ("loss_up", "101%")],
-                "loss-up: found \"101%\"",
+                "loss-up: \"101%\" is not valid; expected a share from 0 to 1, such as \"1%\"",
             ),
             (
                 &[("rate", "1Mbit/s"), ("aqm", "pike")],
-                "aqm: found \"pike\"",
+                "aqm: \"pike\" is not valid; expected one of droptail, red, ",
             ),
             (
                 &[("rate", "1Mbit/s"), ("measure", "25s..5s")],
-                "measure: found",
+                "measure: \"25s..5s\" is not valid; expected a range of time, such as \"5s..\" or ",
             ),
             (
                 &[("rate", "1Mbit/s"), ("void_rate", "x")],
-                "void-rate: found",
+                "void-rate: \"x\" is not valid; expected a share from 0 to 1, ",
             ),
             (
                 &[("rate", "1Mbit/s"), ("delya", "1ms")],
-                "delya: found a key",
+                "delya: unknown key; expected one of rate, ",
             ),
         ];
         for (options, expected) in cases {

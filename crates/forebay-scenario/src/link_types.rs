@@ -1,6 +1,6 @@
 //! Types of the options of a link.
 
-use forebay_units::{words, ParamType, Shape, Span, Time, Value};
+use forebay_units::{one_of, words, ParamType, Shape, Span, Time, Value};
 
 use crate::law_choice::{law_kinds, law_named};
 
@@ -26,10 +26,10 @@ impl DelayRange {
 impl ParamType for DelayRange {
     const SHAPE: Shape = Shape::Notation("TIME");
     const UNIT: &'static str = "s";
-    const ALLOWED: &'static str =
+    const EXPECTED: &'static str =
         "a time with its unit, such as \"15ms\", or a range such as \"20..200ms\"";
     fn from_value(value: &Value) -> Result<DelayRange, String> {
-        let refused = || Self::ALLOWED.to_owned();
+        let refused = || Self::EXPECTED.to_owned();
         let Value::Text(text) = value else {
             return Err(refused());
         };
@@ -64,7 +64,7 @@ pub struct Share(pub f64);
 
 impl ParamType for Share {
     const SHAPE: Shape = Shape::Notation("SHARE");
-    const ALLOWED: &'static str = "a share from 0 to 1, such as \"1%\" or \"0.01\"";
+    const EXPECTED: &'static str = "a share from 0 to 1, such as \"1%\" or \"0.01\"";
     fn from_value(value: &Value) -> Result<Share, String> {
         let share = match value {
             Value::Integer(share) => Some(*share as f64),
@@ -78,7 +78,7 @@ impl ParamType for Share {
         share
             .filter(|share| (0.0..=1.0).contains(share))
             .map(Share)
-            .ok_or_else(|| Self::ALLOWED.to_owned())
+            .ok_or_else(|| Self::EXPECTED.to_owned())
     }
     fn to_value(&self) -> Value {
         // Rounded, as 0.07 × 100 is 7.000000000000001.
@@ -96,7 +96,7 @@ pub struct MeasureWindow(pub Time, pub Option<Time>);
 impl ParamType for MeasureWindow {
     const SHAPE: Shape = Shape::Notation("TIMES");
     const UNIT: &'static str = "s";
-    const ALLOWED: &'static str = "when metrics are taken, such as \"5s..\" or \"5s..25s\"";
+    const EXPECTED: &'static str = "a range of time, such as \"5s..\" or \"5s..25s\"";
     fn from_value(value: &Value) -> Result<MeasureWindow, String> {
         let read = |text: &str| Some(Time::ZERO + Span::parse(text).ok()?);
         let window = match value {
@@ -110,7 +110,7 @@ impl ParamType for MeasureWindow {
             }),
             _ => None,
         };
-        window.ok_or_else(|| Self::ALLOWED.to_owned())
+        window.ok_or_else(|| Self::EXPECTED.to_owned())
     }
     fn to_value(&self) -> Value {
         let text = |time: Time| time.since(Time::ZERO).to_string();
@@ -146,14 +146,14 @@ pub struct Seed(pub u64);
 
 impl ParamType for Seed {
     const SHAPE: Shape = Shape::Integer;
-    const ALLOWED: &'static str = "a whole number, 0 to 18446744073709551615";
+    const EXPECTED: &'static str = "a whole number from 0 to 18446744073709551615";
     fn from_value(value: &Value) -> Result<Seed, String> {
         let seed = match value {
             Value::Integer(seed) => u64::try_from(*seed).ok(),
             Value::Text(text) => text.parse().ok(),
             _ => None,
         };
-        seed.map(Seed).ok_or_else(|| Self::ALLOWED.to_owned())
+        seed.map(Seed).ok_or_else(|| Self::EXPECTED.to_owned())
     }
     fn to_value(&self) -> Value {
         match i64::try_from(self.0) {
@@ -169,14 +169,14 @@ pub struct LawKind(pub String);
 
 impl ParamType for LawKind {
     const SHAPE: Shape = Shape::Notation("LAW");
-    const ALLOWED: &'static str = "a law of the registry";
+    const EXPECTED: &'static str = "a law of the registry";
     fn from_value(value: &Value) -> Result<LawKind, String> {
         match value {
             Value::Text(kind) => match law_named(kind) {
                 Ok(_) => Ok(LawKind(kind.clone())),
-                Err(allowed) => Err(allowed),
+                Err(expected) => Err(expected),
             },
-            _ => Err(law_kinds().join(", ")),
+            _ => Err(one_of(&law_kinds(), "")),
         }
     }
     fn to_value(&self) -> Value {
@@ -190,11 +190,11 @@ pub struct FileName(pub String);
 
 impl ParamType for FileName {
     const SHAPE: Shape = Shape::Notation("FILE");
-    const ALLOWED: &'static str = "a file with a time in ms per line";
+    const EXPECTED: &'static str = "a file with one time in ms per line";
     fn from_value(value: &Value) -> Result<FileName, String> {
         match value {
             Value::Text(path) if !path.is_empty() => Ok(FileName(path.clone())),
-            _ => Err(Self::ALLOWED.to_owned()),
+            _ => Err(Self::EXPECTED.to_owned()),
         }
     }
     fn to_value(&self) -> Value {

@@ -15,12 +15,14 @@ use crate::types::{check_buffer, BufferSize, FixedLaw, Label, Maybe, Queue, Text
 params! {
     /// Keys of `[bottleneck]` and of `[[link]]`.
     pub struct LinkKeys {
-        /// Rate of the link. Where `rate_trace` drives the link, the rate that its law is told.
+        /// Rate of the link. With `rate_trace`, the rate that its law assumes.
         rate: Rate = Rate::from_bps(45_000_000), 1.0 => 1e12, required;
-        /// Bytes that may leave at once after a pause: a token bucket, as Linux's tbf has.
+        /// Size of the link's token bucket, as of Linux's tbf: bytes that may leave back to back
+        /// after a pause.
         burst: Bytes = Bytes(0), 0.0 => 1e9;
-        /// Rate of the way back, along which ACKs go, where no other link is that way; by default
-        /// `rate`. In Linux's guests nothing holds ACKs up, which 1 Tbit/s is close to.
+        /// Rate of the reverse direction, which ACKs take, unless another link has that direction;
+        /// by default `rate`. Guests of `--engine kernel` do not delay ACKs; 1 Tbit/s is close to
+        /// that.
         rate_back: Maybe<Rate> = Maybe(None), 1.0 => 1e12;
         /// File of a recorded link, in the format of cellular traces: each line is a time in whole
         /// ms at which 1500 bytes can leave. At its end it starts again.
@@ -69,7 +71,7 @@ pub const BOTTLENECK: &[&[ParamSpec]] = &[LinkKeys::SPECS, BottleneckKeys::SPECS
 /// Keys of `[[link]]`, in the order of tables.
 pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
 
-/// The bottleneck and then the other links; their own laws are not read yet.
+/// Returns the bottleneck and then the other links; their own laws are not read yet.
 ///
 /// # Errors
 /// A key that is wrong; a name or a pair of nodes that another link has.
@@ -101,9 +103,9 @@ pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
     let BottleneckKeys { name, from, to } = section.read()?;
     let (_, tables) = document.links.split_at(1);
     if tables.len() > MOST_LINKS {
-        let found = format!("{} tables", tables.len());
-        let allowed = format!("at most {MOST_LINKS}");
-        return Err(Fault::new(Origin::File, "link", found, allowed));
+        let reason = format!("{} tables are too many", tables.len());
+        let expected = format!("at most {MOST_LINKS} tables");
+        return Err(Fault::stated(Origin::File, "link", reason, expected));
     }
     let mut links = vec![link(&section, keys, name.0, from, to)?];
     check_ends(&section, &links[0], &[])?;
@@ -134,17 +136,22 @@ fn check_way_back(document: &Document, links: &[Link]) -> Result<(), Fault> {
             table: &document.links[i],
             name: &link_path(i),
         };
-        let allowed = format!("none where link {:?} is the way back", other.name);
-        return Err(section.fault("rate_back", rate.to_value(), allowed));
+        let expected = format!("no rate_back, since ACKs return over link {:?}", other.name);
+        return Err(section.fault("rate_back", rate.to_value(), expected));
     }
     Ok(())
 }
 
+/// The expectation of a burst at a link with a trace.
+pub(crate) const NO_BURST: &str =
+    "no burst, since a link with a trace cannot save up capacity while it is idle";
+
 fn burst(section: &Section, keys: &LinkKeys) -> Result<Bytes, Fault> {
     match (&keys.rate_trace.0, keys.burst) {
         (Some(_), Bytes(1..)) => {
-            let allowed = format!("none beside {TRACE_KEY}, which saves nothing");
-            Err(section.fault("burst", keys.burst.to_value(), allowed))
+            let reason = format!("cannot be combined with {TRACE_KEY}");
+            let fault = section.fault("burst", keys.burst.to_value(), NO_BURST);
+            Err(fault.because(reason))
         }
         (_, burst) => Ok(burst),
     }
@@ -152,18 +159,19 @@ fn burst(section: &Section, keys: &LinkKeys) -> Result<Bytes, Fault> {
 
 fn check_ends(section: &Section, link: &Link, before: &[Link]) -> Result<(), Fault> {
     if link.from == link.to {
-        let allowed = format!("a node other than from, {:?}", link.from);
-        return Err(section.fault("to", format!("{:?}", link.to), allowed));
+        let expected = format!("a node other than {:?}, where the link begins", link.from);
+        return Err(section.fault("to", format!("{:?}", link.to), expected));
     }
     let same_ends = |other: &&Link| (&other.from, &other.to) == (&link.from, &link.to);
     if let Some(other) = before.iter().find(same_ends) {
-        let allowed = format!("a pair of nodes that link {:?} does not join", other.name);
-        let found = format!("{:?} to {:?}", link.from, link.to);
-        return Err(section.fault("to", found, allowed));
+        let expected = "two nodes that no other link joins";
+        let ends = format!("{:?} to {:?}", link.from, link.to);
+        let fault = section.fault("to", ends, expected);
+        return Err(fault.because(format!("is joined by link {:?} already", other.name)));
     }
     if before.iter().any(|other| other.name == link.name) {
-        let allowed = "a name that no other link has";
-        return Err(section.fault("name", format!("{:?}", link.name), allowed));
+        let expected = "a name that no other link has";
+        return Err(section.fault("name", format!("{:?}", link.name), expected));
     }
     Ok(())
 }
@@ -202,7 +210,7 @@ fn own_law(
         ..*section
     };
     let spec = law_named(&law.kind)
-        .map_err(|allowed| under(bare.fault("kind", format!("{:?}", law.kind), allowed)))?;
+        .map_err(|expected| under(bare.fault("kind", format!("{:?}", law.kind), expected)))?;
     let mut given = law.given;
     let queue = match given.iter().position(|(name, _)| name == "queue") {
         Some(i) => {
@@ -210,7 +218,7 @@ fn own_law(
             let queue = Queue::from_value(&value);
             Some(
                 queue
-                    .map_err(|allowed| under(bare.fault(&key, value, allowed)))?
+                    .map_err(|expected| under(bare.fault(&key, value, expected)))?
                     .0,
             )
         }

@@ -34,7 +34,7 @@ pub struct Scenario {
     pub tested: usize,
     /// The traffic, by index.
     pub traffic: Vec<Traffic>,
-    /// In order of time.
+    /// The changes during the run, in order of time.
     pub changes: Vec<Change>,
     /// The settings of hosts with a real kernel.
     pub kernel: KernelSettings,
@@ -65,7 +65,7 @@ pub enum Shaper {
 /// The settings of the hosts of a guest (`[kernel]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelSettings {
-    /// Whether the scenario has such a table.
+    /// True if the scenario has a table `kernel`.
     pub given: bool,
     /// Congestion control of all flows, in place of their own.
     pub tcp: Option<String>,
@@ -89,19 +89,19 @@ pub struct Link {
     pub from: String,
     /// Node at the far end.
     pub to: String,
-    /// What the law is told where `trace` drives the link.
+    /// The rate of the link; the rate that the law assumes if `trace` drives the link.
     pub rate: Rate,
-    /// What may leave at once after a pause; zero is none.
+    /// The size of the token bucket, which may leave back to back after a pause; zero for none.
     pub burst: Bytes,
     /// Rate of the line back; that of the link where there is none.
     pub rate_back: Option<Rate>,
-    /// When the link can send, in place of `rate`.
+    /// The trace of times at which the link can send, in place of `rate`.
     pub trace: Option<Arc<RateTrace>>,
     /// One way.
     pub delay: Span,
     /// The size of the buffer.
     pub buffer: Buffer,
-    /// Whether a signal may be a CE mark on an ECN-capable packet.
+    /// True if a signal is a CE mark on ECN-capable packets.
     pub ecn: bool,
     /// A law of its own; the law under test where there is none.
     pub law: Option<LawChoice>,
@@ -135,7 +135,7 @@ pub struct Traffic {
     pub rtts: Vec<Span>,
     /// Rate of the access links at both ends.
     pub access: Rate,
-    /// Of every packet, ACKs included: 0 to 63.
+    /// The DSCP of every packet, ACKs included: 0 to 63.
     pub dscp: u8,
     /// Flow f uses source and sink f mod n of this many; `None` gives each flow its own.
     pub pairs: Option<u32>,
@@ -145,7 +145,8 @@ pub struct Traffic {
     pub host: Option<String>,
     /// The time at which its flows start.
     pub start: Instant,
-    /// When the application stops offering new data; what is outstanding is still delivered.
+    /// The time at which the application stops sending new data; outstanding data is still
+    /// delivered.
     pub stop: Option<Instant>,
     /// The behaviour of its flows.
     pub kind: TrafficKind,
@@ -165,7 +166,7 @@ pub struct KeyNumber {
 }
 
 impl Traffic {
-    /// Payload of every data packet.
+    /// Returns the payload of every data packet.
     pub fn payload(&self) -> Bytes {
         Bytes(self.packet.0 - self.header.0)
     }
@@ -318,8 +319,8 @@ pub struct OnOff {
     pub off: Span,
     /// Mean of the geometric number of bursts of a flow; no end where absent.
     pub bursts: Option<f64>,
-    /// How flows arrive, up to as many as there are at one time; all at their start where
-    /// absent.
+    /// The arrival process of flows, of which at most `flows` are active at a time; without it, all
+    /// begin at their start.
     pub arrivals: Option<Arrivals>,
     /// True if the packets are ECN-capable.
     pub ecn: bool,
@@ -328,11 +329,11 @@ pub struct OnOff {
 /// A call in one direction: a packet each `interval`, during talk spurts where it has such.
 #[derive(Clone, Copy, Debug)]
 pub struct Voice {
-    /// Of the coder, without headers.
+    /// The rate of the coder, without headers.
     pub rate: Rate,
     /// The time between two packets.
     pub interval: Span,
-    /// Without end where absent.
+    /// The times of talking and pausing; without them, the call never pauses.
     pub talk: Option<Talk>,
     /// True if the packets are ECN-capable.
     pub ecn: bool,
@@ -342,7 +343,7 @@ impl Voice {
     /// IPv4, UDP and RTP (RFC 3550).
     pub const HEADER: Bytes = Bytes(40);
 
-    /// Size of a packet, headers included.
+    /// Returns the size of a packet, headers included.
     pub fn packet(&self) -> Bytes {
         let bits = self.rate.as_bps() as f64 * self.interval.as_secs_f64();
         Bytes(whole_u64((bits / 8.0).round()).max(1) + Voice::HEADER.0)
@@ -378,7 +379,7 @@ pub struct Program {
     pub server: Option<String>,
     /// True if its packets may be ECN-capable.
     pub ecn: bool,
-    /// What their folder has; the scenario's own where there is nothing.
+    /// Files in the programs' folder; if there are none, the programs run in the scenario's folder.
     pub files: Vec<ProgramFile>,
 }
 
@@ -387,7 +388,7 @@ pub struct Program {
 pub struct ProgramFile {
     /// The name in the scenario.
     pub name: String,
-    /// Of its contents: a run depends on them.
+    /// Digest of the contents, on which a run depends.
     pub digest: String,
 }
 
@@ -399,7 +400,7 @@ pub struct Video {
     pub tcp: Tcp,
     /// Playing time of a segment.
     pub segment: Span,
-    /// From the lowest to the highest.
+    /// The rates of the segments, from the lowest to the highest.
     pub ladder: Vec<Rate>,
     /// Most playing time that is held.
     pub buffer: Span,

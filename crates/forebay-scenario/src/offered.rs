@@ -10,7 +10,7 @@ use crate::model::{Instant, OnOff, Pareto2, Scenario, Setting, Traffic, TrafficK
 pub struct Offered {
     /// Short flows that send at a time.
     pub short_flows: f64,
-    /// Of packets without congestion control, and of objects that end by themselves.
+    /// The rate of packets without congestion control and of transfers that end by themselves.
     pub bps: f64,
 }
 
@@ -55,7 +55,8 @@ fn fewest_flows(point: &Scenario, index: usize) -> u32 {
     changed.fold(point.traffic[index].flows, u32::min)
 }
 
-/// Of one flow, which is always there; of recorded packets, all of them.
+/// Returns the load that one active flow offers; for recorded packets, the load of the whole
+/// recording.
 fn of_a_flow(traffic: &Traffic) -> Offered {
     let rate = |bps: f64| Offered {
         bps,
@@ -115,7 +116,8 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
     }
 }
 
-/// Flows of bursts that are there at a time: all, or as many as come in the time that one stays.
+/// Returns the flows of bursts that are there at a time: all, or as many as come in the time that
+/// one stays.
 fn at_a_time(onoff: &OnOff, flows: f64) -> f64 {
     let stays_s = onoff
         .bursts
@@ -129,7 +131,7 @@ fn at_a_time(onoff: &OnOff, flows: f64) -> f64 {
     }
 }
 
-/// Mean bits on the wire of an object; none where the size has no mean.
+/// Returns the mean bits on the wire of an object; none where the size has no mean.
 fn object_bits(traffic: &Traffic, size: &Pareto2) -> f64 {
     if size.shape <= 1.0 {
         return 0.0;

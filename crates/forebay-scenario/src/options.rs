@@ -25,8 +25,8 @@ pub struct Own {
     pub spec: &'static LawSpec,
     /// Name in reports where nothing else names it.
     pub label: String,
-    /// Whether it runs, as after `--law`: the laws of the file take part only where
-    /// [`Options::laws`] names them.
+    /// True if this law runs, as after `--law`; the laws of the file run only if [`Options::laws`]
+    /// names them.
     pub runs: bool,
 }
 
@@ -64,21 +64,21 @@ pub struct Options {
     pub without_own_laws: bool,
     /// Another link for the scenario, before anything is set.
     pub link: Option<Relink>,
-    /// Whether the caller sends the packets of external traffic; a scenario with such is refused
-    /// where it does not.
+    /// True if the caller sends the packets of external traffic; otherwise a scenario with external
+    /// traffic is an error.
     pub external: bool,
-    /// Whether programs can be run, as on a real kernel; a scenario with such is refused
-    /// otherwise.
+    /// True if programs can be run, as on a real kernel; otherwise a scenario with programs is an
+    /// error.
     pub programs: bool,
 }
 
 impl Options {
-    /// The caller's law of this kind.
+    /// Returns the caller's law of this kind.
     pub fn own(&self, kind: &str) -> Option<&Own> {
         self.own.iter().find(|own| own.spec.kind == kind)
     }
 
-    /// The law of this kind: the caller's, or one of the registry.
+    /// Returns the law of this kind: the caller's, or one of the registry.
     ///
     /// # Errors
     /// The kinds there are, with a suggestion.

@@ -33,7 +33,7 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Labels of the laws, the same at every point.
     pub laws: Vec<String>,
-    /// At least one.
+    /// The points of the sweep, at least one.
     pub points: Vec<Point>,
 }
 
@@ -53,19 +53,21 @@ pub struct Point {
 /// Reads an experiment. `file` only names it in errors; nothing is opened.
 ///
 /// # Errors
-/// The first thing that is wrong, in one line; also a sample that must be drawn, and a law that must
-/// be designed, which [`Reading`] leaves to its caller.
+/// The first thing that is wrong, in one line; also a sample that must be drawn, and a law that
+/// must be designed, which [`Reading`] leaves to its caller.
 pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, ScenarioError> {
     let reading = Reading::new(text, file, options.clone())?;
     if reading.sweep.sample().is_some() {
-        let allowed = "lists, and ranges with a number of steps";
-        let fault = Fault::new(Origin::File, "sweep", "ranges to be sampled", allowed);
+        let expected = "lists, and ranges with a number of steps";
+        let reason = "ranges without a number of steps are sampled, which parse does not do";
+        let fault = Fault::stated(Origin::File, "sweep", reason, expected);
         return Err(fault.in_file(file));
     }
     reading.experiment(&reading.points(&[])?, |_| &[])
 }
 
-/// Names of the files that an experiment needs in [`Options::files`], at any of its points.
+/// Returns the names of the files that an experiment needs in [`Options::files`], at any of its
+/// points.
 ///
 /// # Errors
 /// As [`parse`].
@@ -98,7 +100,7 @@ pub struct Inputs {
     pub text: Arc<[u8]>,
     /// The name of the scenario in errors.
     pub file: String,
-    /// Without files.
+    /// The options without the files.
     pub options: Options,
     /// The files that it names, with their contents.
     pub files: Vec<(String, Arc<[u8]>)>,
@@ -180,7 +182,7 @@ impl Reading {
         self.files.add(vec![(name, contents)]);
     }
 
-    /// All that was read, to be read again elsewhere.
+    /// Returns the inputs of this reading, from which another process can repeat it.
     pub fn inputs(&self) -> Inputs {
         Inputs {
             text: Arc::clone(&self.text),
@@ -200,7 +202,7 @@ impl Reading {
         &self.sweep
     }
 
-    /// Every point; `shares` as [`Sweep::points`] has them.
+    /// Returns every point; `shares` as [`Sweep::points`] has them.
     ///
     /// # Errors
     /// Too many points.
@@ -208,7 +210,7 @@ impl Reading {
         self.located(self.sweep.points(shares))
     }
 
-    /// The points that have these values of the sweep's keys.
+    /// Returns the points that have these values of the sweep's keys.
     ///
     /// # Errors
     /// Another number of values than keys.
@@ -217,8 +219,8 @@ impl Reading {
         self.located(points.collect())
     }
 
-    /// The laws that ask for numbers, for the extremes of these points, of which there is at least
-    /// one.
+    /// Returns the laws with `gains = "auto"`, for the extremes of these points, of which there is
+    /// at least one.
     ///
     /// # Errors
     /// The first thing that is wrong with a link, the traffic, or such a law.
@@ -234,8 +236,8 @@ impl Reading {
         self.gains_requests_at(point.values().into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Returns the requests for gains for the link of one point. Senders that the sweep compares get
-    /// the same gains, because a queue does not know its senders.
+    /// Returns the requests for gains for the link of one point. Senders that the sweep compares
+    /// get the same gains, because a queue does not know its senders.
     ///
     /// # Errors
     /// If [`gains_requests`](Reading::gains_requests) fails.
@@ -321,7 +323,7 @@ impl Reading {
         })
     }
 
-    /// What `read` makes of the document with what a point sets; names the point in a fault of its.
+    /// Applies `read` to the document with the values that a point sets; an error names the point.
     fn at_point<T>(
         &self,
         settings: &Settings,
@@ -416,8 +418,8 @@ fn check_target(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
                 table: &document.top,
                 name: "",
             };
-            let allowed = format!("at most {}", site.buffer_as(target));
-            Err(section.fault("target", target.to_value(), allowed))
+            let expected = format!("at most {}", site.buffer_as(target));
+            Err(section.fault("target", target.to_value(), expected))
         }
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forebay_units::{nearest, ParamError, Params};
+use forebay_units::{nearest, one_of, ParamError, Params};
 
 use crate::document::{Document, SECTIONS};
 use crate::top::Top;
@@ -96,11 +96,11 @@ fn no_such_path(path: &str) -> ParamError {
         Some(near) if near != section => format!(" (did you mean {near:?}?)"),
         _ => String::new(),
     };
-    let allowed = format!("{}{hint}", known.join(", "));
-    ParamError::new(path, "a path that leads to no key", allowed)
+    let expected = format!("{}{hint}", one_of(&known, ""));
+    ParamError::stated(path, "unknown key", expected)
 }
 
-/// The table with this index or label, or the only one of this kind.
+/// Returns the table with this index or label, or the only one of this kind.
 fn pick(
     path: &str,
     section: &str,
@@ -117,20 +117,25 @@ fn pick(
         return Ok(index);
     }
     let kind = |table: &&Table| table.text("kind") == Some(name);
-    let found = match tables.iter().filter(kind).count() {
+    let reason = match tables.iter().filter(kind).count() {
         1 => return Ok(tables.iter().position(|table| kind(&table)).unwrap_or(0)),
         0 => format!("no {section} {name:?}"),
-        several => format!("{several} of kind {name:?}"),
+        several => format!("{several} tables of kind {name:?}"),
     };
-    let allowed = match tables.len() {
-        0 => format!("a {section} that is in the file"),
-        1 => format!("0, or its label: {}", labels[0]),
-        n => format!("0 to {}, or a label: {}", n - 1, labels.join(", ")),
+    let expected = match tables.len() {
+        0 => format!("a [[{section}]] in the file"),
+        1 => format!("the number 0 or the label {}", labels[0]),
+        n => format!("a number from 0 to {} or {}", n - 1, label_of(&labels)),
     };
-    Err(ParamError::new(path, found, allowed))
+    Err(ParamError::stated(path, reason, expected))
 }
 
-/// The label of each table: its own, or its kind, numbered from the second on.
+/// Returns a description of a label that is one of these.
+fn label_of(labels: &[String]) -> String {
+    format!("one of the labels {}", labels.join(", "))
+}
+
+/// Returns the label of each table: its own, or its kind, numbered from the second on.
 pub fn labels(tables: &[Table]) -> Vec<String> {
     let mut unnamed: HashMap<&str, usize> = HashMap::new();
     tables
@@ -150,7 +155,7 @@ pub fn labels(tables: &[Table]) -> Vec<String> {
         .collect()
 }
 
-/// The name of each link: its own, or FROM-TO.
+/// Returns the name of each link: its own, or FROM-TO.
 pub fn link_names(tables: &[Table]) -> Vec<String> {
     let name = |table: &Table| match table.text("name") {
         Some(name) => name.to_owned(),
@@ -170,7 +175,7 @@ pub fn link_path(number: usize) -> String {
     }
 }
 
-/// Like [`labels`], each standing once.
+/// Returns the labels like [`labels`], or an error if a label occurs twice.
 ///
 /// # Errors
 /// A label that two tables have, with the index of the second.

@@ -21,7 +21,7 @@ pub struct Range {
     pub low: f64,
     /// The high end.
     pub high: f64,
-    /// As it is written; empty for plain numbers.
+    /// The unit as it is written; empty for plain numbers.
     pub unit: String,
     log: bool,
     /// Number of steps; a range without is sampled.
@@ -29,18 +29,18 @@ pub struct Range {
     whole: bool,
 }
 
-/// What is found instead of a range, and what is allowed.
-type Refused = (String, String);
+/// The fault of a text that is not a range, and a description of a correct one.
+type Refused = (&'static str, String);
 
 impl Range {
     /// Reads a low end with or without a unit, "..", a high end, "lin" or "log" if wanted, and
     /// the number of steps if it is not sampled.
     ///
     /// # Errors
-    /// What was found and what is allowed.
+    /// If the text is not a range. The error states the fault and describes a range.
     pub fn read(text: &str) -> Result<Range, Refused> {
-        let refused = |why: &str, allowed: &str| (format!("{text:?}{why}"), allowed.to_owned());
-        let no_range = || refused("", SHAPE);
+        let invalid = |expected: &str| ("is not valid", expected.to_owned());
+        let no_range = || invalid(SHAPE);
         let (low, rest) = text.split_once("..").ok_or_else(no_range)?;
         let (rest, steps) = match rest.trim().rsplit_once(char::is_whitespace) {
             Some((before, last))
@@ -66,19 +66,23 @@ impl Range {
                 (Some((base, size)), Some((same, other))) if base == same => {
                     to_figures(from * size / other, 12)
                 }
-                _ => return Err(refused("", "two ends of one kind")),
+                _ => return Err(invalid("two ends whose units are of one kind")),
             };
         }
         if from >= to {
-            return Err(refused(", which is empty", "from less to more"));
+            return Err(("is empty", "a range whose lower end is first".to_owned()));
         }
         if log && from <= 0.0 {
-            return Err(refused("", "above zero for log"));
+            return Err(invalid("a lower end above zero with log"));
         }
         let steps = match steps {
             Some(digits) => match digits.parse() {
                 Ok(steps) if (2..=MOST_STEPS).contains(&steps) => Some(steps),
-                _ => return Err(refused("", &format!("2 to {MOST_STEPS} steps"))),
+                _ => {
+                    return Err(invalid(&format!(
+                        "a number of steps from 2 to {MOST_STEPS}"
+                    )))
+                }
             },
             None => None,
         };
@@ -117,7 +121,7 @@ impl Range {
         values
     }
 
-    /// The value at a share of the way, from 0 to 1; the ends stay as they were written.
+    /// Returns the value at a share of the way, from 0 to 1; the ends stay as they were written.
     pub fn at(&self, share: f64, figures: usize) -> Value {
         let inside = share > 0.0 && share < 1.0;
         let value = match (inside, self.log) {
@@ -139,13 +143,13 @@ impl Range {
     }
 }
 
-/// The nearest number with so many significant figures.
+/// Returns the nearest number with so many significant figures.
 fn to_figures(value: f64, figures: usize) -> f64 {
     let written = format!("{value:.*e}", figures - 1);
     written.parse().unwrap_or(value)
 }
 
-/// As C's `%.{figures}g` writes it.
+/// Returns a number as C's `%.{figures}g` writes it.
 fn general(value: f64, figures: usize) -> String {
     let scientific = format!("{value:.*e}", figures - 1);
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -198,41 +202,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_told() {
-        for (text, found, allowed) in [
-            ("fast", "\"fast\"", SHAPE),
-            ("1..", "\"1..\"", SHAPE),
-            ("..2ms", "\"..2ms\"", SHAPE),
-            ("1..2 exp 3", "\"1..2 exp 3\"", SHAPE),
-            ("1..2ms log 3 4", "\"1..2ms log 3 4\"", SHAPE),
-            (
-                "1ms..9Mbit/s log 3",
-                "\"1ms..9Mbit/s log 3\"",
-                "two ends of one kind",
-            ),
-            ("1x..9y log 3", "\"1x..9y log 3\"", SHAPE),
-            ("1..9furlongs log 3", "\"1..9furlongs log 3\"", SHAPE),
-            ("1..9ms 3 log", "\"1..9ms 3 log\"", SHAPE),
-            (
-                "9..1s log 3",
-                "\"9..1s log 3\", which is empty",
-                "from less to more",
-            ),
-            (
-                "1..1s log 3",
-                "\"1..1s log 3\", which is empty",
-                "from less to more",
-            ),
-            ("0..9s log 3", "\"0..9s log 3\"", "above zero for log"),
-            ("1..9s log 1", "\"1..9s log 1\"", "2 to 10000 steps"),
-            (
-                "1..9s log 99999999999999999999",
-                "\"1..9s log 99999999999999999999\"",
-                "2 to 10000 steps",
-            ),
+    fn a_text_that_is_no_range_is_refused() {
+        let (invalid, empty) = ("is not valid", "is empty");
+        let kinds = "two ends whose units are of one kind";
+        let order = "a range whose lower end is first";
+        let steps = "a number of steps from 2 to 10000";
+        for (text, reason, expected) in [
+            ("fast", invalid, SHAPE),
+            ("1..", invalid, SHAPE),
+            ("..2ms", invalid, SHAPE),
+            ("1..2 exp 3", invalid, SHAPE),
+            ("1..2ms log 3 4", invalid, SHAPE),
+            ("1ms..9Mbit/s log 3", invalid, kinds),
+            ("1x..9y log 3", invalid, SHAPE),
+            ("1..9furlongs log 3", invalid, SHAPE),
+            ("1..9ms 3 log", invalid, SHAPE),
+            ("9..1s log 3", empty, order),
+            ("1..1s log 3", empty, order),
+            ("0..9s log 3", invalid, "a lower end above zero with log"),
+            ("1..9s log 1", invalid, steps),
+            ("1..9s log 99999999999999999999", invalid, steps),
         ] {
             let refused = Range::read(text).unwrap_err();
-            assert_eq!(refused, (found.to_owned(), allowed.to_owned()), "{text}");
+            assert_eq!(refused, (reason, expected.to_owned()), "{text}");
         }
     }
 

@@ -47,12 +47,12 @@ pub struct Relink {
     pub packet: Bytes,
 }
 
-/// How the value of a key follows the link.
+/// The dependence of a key's value on the link.
 enum Follows {
-    /// In proportion to the rate.
+    /// The value is proportional to the rate.
     Rate,
     RoundTrip,
-    /// At most the link's.
+    /// The value is at most that of the link.
     Delay,
     Buffer,
 }
@@ -103,7 +103,7 @@ impl Relink {
             let section = Section { table, name };
             let moved = self.moved(&how, spec, &entry.node);
             let moved = moved
-                .map_err(|allowed| section.fault(&entry.name, entry.node.to_value(), allowed))?;
+                .map_err(|expected| section.fault(&entry.name, entry.node.to_value(), expected))?;
             table.entries[i].node = moved;
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Relink {
         })
     }
 
-    /// A buffer with the same share of the product of rate and round trip.
+    /// Returns a buffer with the same share of the bandwidth-delay product.
     fn same_share(&self, buffer: BufferSize) -> Value {
         let product = |place: LinkPlace| place.rate.as_bps() as f64 * place.rtt().as_secs_f64();
         let factor = product(self.to) / product(self.from);
@@ -159,7 +159,7 @@ impl Relink {
         }
     }
 
-    /// The product of the rate and the longest of these round trips and the link's own.
+    /// Returns the product of the rate and the longest of these round trips and the link's own.
     fn buffer(&self, rtts: &[Span]) -> Value {
         let longest = rtts.iter().copied().fold(self.to.rtt(), Span::max);
         let bits = self.to.rate.as_bps() as f64 * longest.as_secs_f64();
@@ -186,9 +186,9 @@ impl Relink {
                     _ => continue,
                 };
                 self.row(document, &targets, &mut nodes)
-                    .map_err(|(node, allowed)| {
+                    .map_err(|(node, expected)| {
                         let key = format!("sweep.{}", entry.name);
-                        Fault::new(node.origin, key, node.to_value(), allowed)
+                        Fault::new(node.origin, key, node.to_value(), expected)
                     })?;
             }
         }
@@ -209,7 +209,7 @@ impl Relink {
             let Some((how, spec)) = follows(document, target) else {
                 continue;
             };
-            let refused = |allowed| (row[place].clone(), allowed);
+            let refused = |expected| (row[place].clone(), expected);
             let moved = self.moved(&how, spec, row[place]).map_err(refused)?;
             if matches!(how, Follows::RoundTrip) {
                 with_rtt = true;
@@ -248,7 +248,7 @@ impl Relink {
     }
 }
 
-/// All round trips that the traffic of a document has.
+/// Returns all round trips that the traffic of a document has.
 fn round_trips(document: &Document) -> Result<Vec<Span>, Fault> {
     let mut all = Vec::new();
     for (i, table) in document.traffic.iter().enumerate() {
@@ -259,7 +259,7 @@ fn round_trips(document: &Document) -> Result<Vec<Span>, Fault> {
         let section = Section { table, name: &name };
         let value = entry.node.to_value();
         let rtts = Vec::<Span>::from_value(&value);
-        all.extend(rtts.map_err(|allowed| section.fault("rtt", value, allowed))?);
+        all.extend(rtts.map_err(|expected| section.fault("rtt", value, expected))?);
     }
     Ok(all)
 }

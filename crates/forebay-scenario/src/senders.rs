@@ -7,13 +7,13 @@ use forebay_units::{ParamType, Shape, Value};
 /// A sender of TCP: a stack, which sends and repairs losses, over a congestion control.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SenderSpec {
-    /// What `tcp` names.
+    /// The name of the sender, a value of `tcp`.
     pub name: &'static str,
     /// The sender in a few words.
     pub title: &'static str,
-    /// How it recovers from loss.
+    /// The algorithm of loss recovery.
     pub recovery: &'static str,
-    /// How its window grows.
+    /// The growth of the window.
     pub growth: &'static str,
     /// It reads SACK blocks.
     pub sack: bool,
@@ -29,11 +29,12 @@ pub struct SenderSpec {
     pub paces: bool,
     /// The Linux kernel's name of the congestion control that is most like it.
     pub kernel: &'static str,
-    /// How its window answers marks, in linear theory; `None` where that has nothing of it.
+    /// The window's response to marks in linear theory; `None` if linear theory has no model of the
+    /// sender.
     pub window_law: Option<WindowLaw>,
 }
 
-/// What a sender does not say of itself.
+/// The defaults of the fields that a sender leaves out.
 const PLAIN: SenderSpec = SenderSpec {
     name: "",
     title: "",
@@ -57,7 +58,7 @@ macro_rules! senders {
             $(SenderSpec { name: $name, $($rest)* ..PLAIN },)*
         ];
         const NAMES: &[&str] = &[$first, $($name),*];
-        const ALLOWED: &str = concat!("\"", $first, "\"", $(", \"", $name, "\"",)*);
+        const EXPECTED: &str = concat!("one of ", $first, $(", ", $name,)*);
     };
 }
 
@@ -188,13 +189,13 @@ impl Default for Sender {
 
 impl ParamType for Sender {
     const SHAPE: Shape = Shape::Word(NAMES);
-    const ALLOWED: &'static str = ALLOWED;
+    const EXPECTED: &'static str = EXPECTED;
     fn from_value(value: &Value) -> Result<Sender, String> {
         match value {
             Value::Text(text) => SenderSpec::named(text).map(Sender),
             _ => None,
         }
-        .ok_or_else(|| Self::ALLOWED.into())
+        .ok_or_else(|| Self::EXPECTED.into())
     }
     fn to_value(&self) -> Value {
         Value::Text(self.0.name.into())
@@ -212,6 +213,6 @@ mod tests {
             assert_eq!(Sender::from_value(&sender.to_value()), Ok(sender));
         }
         let found = Sender::from_value(&Value::Text("tahoe".into()));
-        assert_eq!(found, Err(Sender::ALLOWED.into()));
+        assert_eq!(found, Err(Sender::EXPECTED.into()));
     }
 }

@@ -63,8 +63,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Name and range of each key; a point of the sample has a share of the way, from 0 to 1, for
-    /// each.
+    /// Returns the name and range of each key; a point of the sample has a share of the way, from 0
+    /// to 1, for each.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = (&str, &Range)> {
         self.axes
             .iter()
@@ -96,7 +96,7 @@ impl Settings {
     pub fn blame(&self, mut fault: Fault) -> Fault {
         let swept = |(_, node): &(Key, Node)| node.origin == fault.origin;
         if !self.settings.is_empty() && !self.settings.iter().any(swept) {
-            fault.error.allowed += &format!(" (at {})", self.label());
+            fault.error.expected += &format!(" (at {})", self.label());
         }
         fault
     }
@@ -110,8 +110,8 @@ impl Settings {
 }
 
 impl Sweep {
-    /// The sweep of a document; keys of `fixed` are not swept. `laws` are the numbers of those that
-    /// run.
+    /// Returns the sweep of a document; keys of `fixed` are not swept. `laws` are the numbers of
+    /// those that run.
     ///
     /// # Errors
     /// A key that leads nowhere or cannot be swept, or is of a law that does not run, values that
@@ -119,9 +119,14 @@ impl Sweep {
     pub fn read(document: &Document, fixed: &[Target], laws: &[usize]) -> Result<Sweep, Fault> {
         let count = document.sweep.entries.len();
         if count > MOST_LINES {
-            let found = format!("{count} lines");
-            let allowed = format!("at most {MOST_LINES}");
-            return Err(Fault::new(document.sweep.origin, "sweep", found, allowed));
+            let reason = format!("{count} lines are too many");
+            let expected = format!("at most {MOST_LINES} lines");
+            return Err(Fault::stated(
+                document.sweep.origin,
+                "sweep",
+                reason,
+                expected,
+            ));
         }
         let mut seen: Vec<Target> = Vec::new();
         let (mut lines, mut axes, mut drawn) = (Vec::new(), Vec::new(), None);
@@ -132,8 +137,7 @@ impl Sweep {
             let keys = keys(document, entry)?;
             if let Some(key) = keys.iter().find(|key| seen.contains(&key.target)) {
                 let key = format!("sweep.{}", key.name);
-                let found = "a key that is swept twice";
-                return Err(Fault::new(entry.origin, key, found, "each key once"));
+                return Err(Fault::stated(entry.origin, key, SWEPT_TWICE, EACH_KEY_ONCE));
             }
             seen.extend(keys.iter().map(|key| key.target.clone()));
             let is_free = |key: &Key| !fixed.contains(&key.target);
@@ -171,7 +175,7 @@ impl Sweep {
         self.sample.as_ref()
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn point_count(&self) -> usize {
         let sampled = self.sample.as_ref().map_or(1, |sample| sample.points);
         let lines = self.lines.iter();
@@ -189,7 +193,7 @@ impl Sweep {
         self.swept().map(|key| key.name.as_str())
     }
 
-    /// Names and values of keys that have lists, or ranges with steps, line for line.
+    /// Returns the names and values of keys that have lists, or ranges with steps, line for line.
     pub fn lists(&self) -> impl Iterator<Item = (Vec<&str>, Vec<Vec<Value>>)> {
         self.lines.iter().map(|line| {
             let keys = line.keys.iter().map(|key| key.name.as_str()).collect();
@@ -239,34 +243,38 @@ impl Sweep {
         nodes
     }
 
-    /// A point with these values of [`keys`](Sweep::keys).
+    /// Returns a point with these values of [`keys`](Sweep::keys).
     ///
     /// # Errors
     /// Another number of values.
     pub fn point(&self, values: Vec<Value>) -> Result<Settings, Fault> {
-        let (found, keys) = (values.len(), self.swept().count());
-        if found != keys {
-            let (found, allowed) = (
-                format!("{found} values"),
-                format!("{keys}, one for each key"),
-            );
-            return Err(Fault::new(self.origin, "sweep", found, allowed));
+        let (count, keys) = (values.len(), self.swept().count());
+        if count != keys {
+            let reason = format!("the number of values is {count}");
+            let expected = format!("{keys}, one value for each swept key");
+            return Err(Fault::stated(self.origin, "sweep", reason, expected));
         }
         let node = |(key, value): (&Key, Value)| (key.clone(), Node::of(key.origin, value));
         let settings = self.swept().zip(values).map(node).collect();
         Ok(Settings { settings })
     }
 
-    /// Every point. `shares` has, for each point of the sample, a share from 0 to 1 for each of its
-    /// ranges, one after another.
+    /// Returns every point. `shares` has, for each point of the sample, a share from 0 to 1 for
+    /// each of its ranges, one after another.
     ///
     /// # Errors
     /// Too many points.
     pub fn points(&self, shares: &[f64]) -> Result<Vec<Settings>, Fault> {
         let most = MOST_POINTS.min(MOST_TABLES / self.tables.max(1));
         if self.point_count() > most {
-            let allowed = format!("at most {most} points, all keys together; a study has more");
-            return Err(Fault::new(self.origin, "sweep", "too many points", allowed));
+            let expected =
+                format!("at most {most} points of all keys together; a study may have more");
+            return Err(Fault::stated(
+                self.origin,
+                "sweep",
+                "too many points",
+                expected,
+            ));
         }
         let point = |index| {
             let settings = self.swept().cloned().zip(self.nodes(index, shares));
@@ -282,8 +290,8 @@ impl Sweep {
         Ok(all.filter(|point| seen.insert(point.label())).collect())
     }
 
-    /// The point `values` of [`keys`](Sweep::keys), and every other that differs from it in keys of
-    /// traffic named `key` alone, where these have lists of their own.
+    /// Returns the point `values` of [`keys`](Sweep::keys), and every other that differs from it in
+    /// keys of traffic named `key` alone, where these have lists of their own.
     ///
     /// # Errors
     /// Another number of values.
@@ -318,11 +326,11 @@ fn refuse_idle(keys: &[Key], entry: &Entry, laws: &[usize]) -> Result<(), Fault>
         _ => false,
     };
     match keys.first() {
-        Some(Key { name, .. }) if keys.iter().all(is_idle) => Err(Fault::new(
+        Some(Key { name, .. }) if keys.iter().all(is_idle) => Err(Fault::stated(
             entry.origin,
             format!("sweep.{}", entry.name),
-            "a law that does not run",
-            format!("a law that runs; or --set {name}=VALUE, which ends this sweep"),
+            "the law of this key does not run",
+            format!("a law that runs, or --set {name}=VALUE, which replaces the sweep"),
         )),
         _ => Ok(()),
     }
@@ -344,7 +352,7 @@ impl Line {
     }
 }
 
-/// A row as its point's label has it.
+/// Returns a row as its point's label has it.
 fn written(row: &[Node]) -> String {
     let texts: Vec<String> = row.iter().map(text).collect();
     texts.join(", ")
@@ -357,24 +365,42 @@ fn text(node: &Node) -> String {
     }
 }
 
-/// What a line of the sweep has for its keys.
+/// The values that a line of the sweep gives its keys.
 enum Values {
     Listed(Line),
-    /// To be sampled.
+    /// A range to be sampled.
     Ranged(Key, Range),
 }
 
-fn fault(entry: &Entry, origin: Origin, found: impl ToString, allowed: impl Into<String>) -> Fault {
-    Fault::new(origin, format!("sweep.{}", entry.name), found, allowed)
+fn fault(
+    entry: &Entry,
+    origin: Origin,
+    value: impl ToString,
+    expected: impl Into<String>,
+) -> Fault {
+    Fault::new(origin, format!("sweep.{}", entry.name), value, expected)
 }
 
-/// The keys of `"a" = …` or `"a, b" = …`.
+/// Returns the fault of a line as a whole.
+fn stated(
+    entry: &Entry,
+    origin: Origin,
+    reason: impl Into<String>,
+    expected: impl Into<String>,
+) -> Fault {
+    Fault::stated(origin, format!("sweep.{}", entry.name), reason, expected)
+}
+
+const SWEPT_TWICE: &str = "the key is swept twice";
+const EACH_KEY_ONCE: &str = "each key in one line only";
+
+/// Returns the keys of `"a" = …` or `"a, b" = …`.
 fn keys(document: &Document, entry: &Entry) -> Result<Vec<Key>, Fault> {
     let names: Vec<&str> = entry.name.split(',').map(str::trim).collect();
     if names.len() > MOST_KEYS {
-        let allowed = format!("at most {MOST_KEYS} keys together");
-        let found = format!("{} keys", names.len());
-        return Err(fault(entry, entry.origin, found, allowed));
+        let reason = format!("{} keys in one line are too many", names.len());
+        let expected = format!("at most {MOST_KEYS} keys");
+        return Err(stated(entry, entry.origin, reason, expected));
     }
     let mut keys: Vec<Key> = Vec::with_capacity(names.len());
     for name in names {
@@ -386,8 +412,7 @@ fn keys(document: &Document, entry: &Entry) -> Result<Vec<Key>, Fault> {
             },
         })?;
         if keys.iter().any(|key| key.target == target) {
-            let found = "a key that is swept twice";
-            return Err(fault(entry, entry.origin, found, "each key once"));
+            return Err(stated(entry, entry.origin, SWEPT_TWICE, EACH_KEY_ONCE));
         }
         keys.push(Key {
             name: name.to_owned(),
@@ -408,7 +433,13 @@ fn values(entry: &Entry, mut keys: Vec<Key>) -> Result<Values, Fault> {
     let items = match (&entry.node.data, keys.as_slice()) {
         (Data::List(items), _) => items,
         (Data::Plain(Value::Text(text)), [_]) => {
-            let refused = |(found, allowed)| fault(entry, origin, found, allowed);
+            let refused = |(reason, expected)| {
+                let fault = fault(entry, origin, format!("{text:?}"), expected);
+                Fault {
+                    error: fault.error.because(reason),
+                    ..fault
+                }
+            };
             let range = Range::read(text).map_err(refused)?;
             if range.is_sampled() {
                 return Ok(Values::Ranged(keys.remove(0), range));
@@ -420,7 +451,7 @@ fn values(entry: &Entry, mut keys: Vec<Key>) -> Result<Values, Fault> {
         _ => return Err(fault(entry, origin, entry.node.to_value(), shape)),
     };
     if items.is_empty() {
-        return Err(fault(entry, origin, "[]", format!("{shape}, not empty")));
+        return Err(fault(entry, origin, "[]", "at least one value in the list"));
     }
     let mut rows = Vec::with_capacity(items.len());
     let mut seen = HashSet::new();
@@ -431,8 +462,8 @@ fn values(entry: &Entry, mut keys: Vec<Key>) -> Result<Values, Fault> {
             _ => return Err(fault(entry, item.origin, item.to_value(), shape)),
         };
         if !seen.insert(written(&row)) {
-            let found = format!("{} twice", item.to_value());
-            return Err(fault(entry, item.origin, found, "each value once"));
+            let fault = fault(entry, item.origin, item.to_value(), "each value once");
+            return Err(fault.because("occurs twice"));
         }
         rows.push(row);
     }
@@ -450,14 +481,14 @@ fn sample(
         (None, None) => return Ok(None),
         (None, Some(_)) if axes.is_empty() => return Ok(None),
         (None, Some(line)) => {
-            let allowed = format!(
-                "a number of steps behind it, such as \"… log 7\", or {POINTS} = \"sobol 256\" beside it"
+            let expected = format!(
+                "a number of steps after the range, such as \"… log 7\", or the key {POINTS} = \"sobol 256\""
             );
-            return Err(fault(line, line.origin, line.node.to_value(), allowed));
+            return Err(fault(line, line.origin, line.node.to_value(), expected));
         }
         (Some(entry), drawn) => (entry, drawn.is_none()),
     };
-    let refused = |allowed: &str| fault(entry, entry.origin, entry.node.to_value(), allowed);
+    let refused = |expected: &str| fault(entry, entry.origin, entry.node.to_value(), expected);
     let words: Vec<&str> = entry.node.text().unwrap_or("").split_whitespace().collect();
     let (method, points, seed) = match words.as_slice() {
         ["sobol", points] => ("sobol", *points, "1"),
@@ -468,16 +499,19 @@ fn sample(
     };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(points) || !is_number(seed) {
-        return Err(refused("such as \"sobol 256\", \"latin 100 seed 2\""));
+        return Err(refused(
+            "a method with a number of points, such as \"sobol 256\" or \"latin 100 seed 2\"",
+        ));
     }
-    let bounds = format!("1 to {MOST_SAMPLES}, a power of 2 for sobol");
+    let bounds = format!("1 to {MOST_SAMPLES} points, and a power of 2 with sobol");
     let points: usize = points.parse().map_err(|_| refused(&bounds))?;
     if !(1..=MOST_SAMPLES).contains(&points) || (method == "sobol" && !points.is_power_of_two()) {
         return Err(refused(&bounds));
     }
     let seed = seed.parse().map_err(|_| refused("a seed below 2^64"))?;
     if missing {
-        return Err(refused("beside a range such as \"1..100Mbit/s log\""));
+        let fault = refused("a range without steps as well, such as \"1..100Mbit/s log\"");
+        return Err(fault.because("requires a range to sample"));
     }
     Ok((!axes.is_empty()).then_some(Sample {
         method,
@@ -496,11 +530,11 @@ fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
         TableId::Kernel => false,
     };
     if fixed {
-        let allowed = "a key that may differ between points";
-        return Err(ParamError::new(
+        let expected = "a key whose value may differ between points";
+        return Err(ParamError::stated(
             name,
-            "a key that names the experiment",
-            allowed,
+            "the key names the experiment",
+            expected,
         ));
     }
     Ok(target)

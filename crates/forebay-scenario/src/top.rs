@@ -42,7 +42,10 @@ impl Top {
                 return Err(section.fault(
                     "measure",
                     format!("\"{start}\" to \"{end}\""),
-                    format!("a part of the run, \"0s\" to \"{}\"", top.duration),
+                    format!(
+                        "a part of the run, which lasts from \"0s\" to \"{}\"",
+                        top.duration
+                    ),
                 ));
             }
         }
@@ -51,13 +54,16 @@ impl Top {
             return Err(section.fault(
                 "sample",
                 quoted(top.sample),
-                format!("at most the time measured, {}", quoted(end - start)),
+                format!(
+                    "at most {}, the length of the measurement",
+                    quoted(end - start)
+                ),
             ));
         }
         Ok(top)
     }
 
-    /// The window over which metrics are taken.
+    /// Returns the window over which metrics are taken.
     pub fn window(&self) -> (Time, Time) {
         let half = Span::from_nanos(self.duration.as_nanos() / 2);
         let Window(start, end) = self.measure.0.unwrap_or(Window(half, self.duration));

@@ -8,7 +8,7 @@ mod keys;
 mod stack;
 mod tcp;
 
-use forebay_units::{nearest, Bytes, ParamSpec, Params, Span, Time};
+use forebay_units::{one_of, Bytes, ParamSpec, Params, Span, Time};
 
 use crate::document::Document;
 use crate::error::Fault;
@@ -48,26 +48,26 @@ pub struct TrafficSpec {
 }
 
 impl TrafficSpec {
-    /// Returns true if the number of flows is a key that may change; for other kinds it follows from
-    /// the file, or the caller uses the flows.
+    /// Returns true if the number of flows is a key that may change; for other kinds it follows
+    /// from the file, or the caller uses the flows.
     pub fn counts_flows(&self) -> bool {
         matches!(self.read, Read::Flows(_)) && self.kind != EXTERNAL
     }
 
-    /// A key of it.
+    /// Returns the key of this kind with the given name.
     pub fn key(&self, name: &str) -> Option<&'static ParamSpec> {
         let mut keys = self.parts.iter().flat_map(|part| part.iter());
         keys.find(|key| key.name == name)
     }
 }
 
-/// How a table becomes traffic.
+/// The function that reads a traffic from a table.
 enum Read {
-    /// With the keys of flows, besides those of the kind.
+    /// The table has the keys of flows and those of the kind.
     Flows(fn(&Section) -> Result<TrafficKind, Fault>),
     /// Likewise, with files that it names.
     FlowsOfFiles(fn(&Section, &Files) -> Result<TrafficKind, Fault>),
-    /// With keys of its own alone.
+    /// The table has only keys of the kind.
     Whole(fn(&Section, String, &[Link], &Files) -> Result<Traffic, Fault>),
 }
 
@@ -168,12 +168,12 @@ pub const KINDS: &[TrafficSpec] = &[
         read: Read::Flows(|section| {
             let keys: OnOffKeys = section.read()?;
             if keys.arrivals.0.is_some() && keys.bursts.0.is_none() {
-                let allowed = "a number: flows that arrive must end";
-                return Err(section.fault("bursts", "nothing", allowed));
+                let expected = "the number of bursts after which a flow that arrives ends";
+                return Err(section.missing("bursts", expected));
             }
             if let (None, Some(entry)) = (keys.arrivals.0, section.table.entry("swing")) {
-                let allowed = "no swing where there are no arrivals";
-                return Err(section.fault("swing", entry.node.to_value(), allowed));
+                let fault = section.fault("swing", entry.node.to_value(), "the key arrivals as well");
+                return Err(fault.because("is not valid without arrivals"));
             }
             Ok(TrafficKind::OnOff(OnOff {
                 rate: keys.rate,
@@ -264,8 +264,8 @@ fn size(section: &Section) -> Result<Pareto2, Fault> {
     Ok(Pareto2 { shape, scale })
 }
 
-/// Reads the traffic. `external` traffic is accepted if a caller sends its packets, and `programs` if
-/// the engine can run them.
+/// Reads the traffic. `external` traffic is accepted if a caller sends its packets, and `programs`
+/// if the engine can run them.
 ///
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.
@@ -281,8 +281,8 @@ pub fn read(
             table: &document.traffic[i],
             name: &format!("traffic.{i}"),
         };
-        let allowed = "a label that no other traffic has";
-        section.fault("label", format!("{label:?}"), allowed)
+        let expected = "a label that no other traffic has";
+        section.fault("label", format!("{label:?}"), expected)
     })?;
     let mut all: Vec<Traffic> = Vec::with_capacity(labels.len());
     for (i, label) in labels.into_iter().enumerate() {
@@ -295,14 +295,16 @@ pub fn read(
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
         if matches!(traffic.kind, TrafficKind::Program(_)) && !programs {
-            let allowed = "a kind that this engine sends by itself: programs run with --engine \
-                           kernel or link";
-            return Err(section.fault("kind", "\"program\"", allowed));
+            let expected = "a kind that the simulator sends, or --engine kernel or link";
+            let fault = section.fault("kind", "\"program\"", expected);
+            return Err(fault.because("cannot be simulated"));
         }
         if matches!(traffic.kind, TrafficKind::External(_)) && !external {
-            let allowed = "a kind that sends by itself: the packets of this one are a program's, \
-                           which has forebay-net, libforebay or forebay.Network";
-            return Err(section.fault("kind", format!("{EXTERNAL:?}"), allowed));
+            let expected =
+                "a kind that sends packets by itself, or a program that uses forebay-net, \
+                            libforebay or forebay.Network";
+            let fault = section.fault("kind", format!("{EXTERNAL:?}"), expected);
+            return Err(fault.because("is sent by a program"));
         }
         all.push(traffic);
     }
@@ -389,26 +391,22 @@ fn default_header(kind: &TrafficKind) -> Bytes {
     Bytes(if kind.tcp().is_some() { 40 } else { 28 })
 }
 
-/// The kind that a table has.
+/// Returns the kind that a table has.
 ///
 /// # Errors
 /// A kind that there is not.
 pub fn spec(section: &Section) -> Result<&'static TrafficSpec, Fault> {
     let kinds: Vec<&str> = KINDS.iter().map(|spec| spec.kind).collect();
     let Some(entry) = section.table.entry("kind") else {
-        return Err(section.fault("kind", "nothing", kinds.join(", ")));
+        return Err(section.missing("kind", one_of(&kinds, "")));
     };
     let written = section.table.text("kind");
     KINDS
         .iter()
         .find(|spec| written == Some(spec.kind))
         .ok_or_else(|| {
-            let hint = match nearest(written.unwrap_or(""), &kinds) {
-                Some(near) => format!(" (did you mean {near:?}?)"),
-                None => String::new(),
-            };
-            let allowed = format!("{}{hint}", kinds.join(", "));
-            section.fault("kind", entry.node.to_value(), allowed)
+            let expected = one_of(&kinds, written.unwrap_or(""));
+            section.fault("kind", entry.node.to_value(), expected)
         })
 }
 

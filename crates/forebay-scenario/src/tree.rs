@@ -28,7 +28,7 @@ pub enum Data {
 #[derive(Clone, Debug)]
 pub struct Table {
     pub origin: Origin,
-    /// In the order of the file.
+    /// The entries in the order of the file.
     pub entries: Vec<Entry>,
 }
 
@@ -36,13 +36,13 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: String,
-    /// Where the key stands; its value may follow on a later line.
+    /// The position of the key; its value may be on a later line.
     pub origin: Origin,
     pub node: Node,
 }
 
 impl Node {
-    /// A value that was written there.
+    /// Creates a node from a value and the position at which it was written.
     pub fn of(origin: Origin, value: Value) -> Node {
         let data = match value {
             Value::List(items) => {
@@ -104,7 +104,7 @@ impl Table {
         self.entry(name)?.node.text()
     }
 
-    /// The texts of a list, or the one that stands for it.
+    /// Returns the texts of a list, or the one that stands for it.
     pub fn texts(&self, name: &str) -> Vec<String> {
         let nodes = match self.entry(name).map(|entry| &entry.node) {
             Some(Node {
@@ -173,14 +173,30 @@ impl Section<'_> {
         }
     }
 
-    /// Returns the fault of a key: the value `found`, and what is `allowed`.
-    pub fn fault(&self, key: &str, found: impl ToString, allowed: impl Into<String>) -> Fault {
-        Fault::new(self.origin(key), self.key(key), found, allowed)
+    /// Returns the fault of a key whose value is not valid.
+    pub fn fault(&self, key: &str, value: impl ToString, expected: impl Into<String>) -> Fault {
+        Fault::new(self.origin(key), self.key(key), value, expected)
+    }
+
+    /// Returns the fault of a key that is missing.
+    pub fn missing(&self, key: &str, expected: impl Into<String>) -> Fault {
+        Fault::missing(self.origin(key), self.key(key), expected)
+    }
+
+    /// Returns a fault of a key that concerns no single value.
+    pub fn stated(
+        &self,
+        key: &str,
+        reason: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Fault {
+        Fault::stated(self.origin(key), self.key(key), reason, expected)
     }
 
     /// Returns `error` with the name of this section before its key.
     pub fn locate(&self, error: ParamError) -> Fault {
-        self.fault(&error.key, error.found, error.allowed)
+        let fault = self.fault(&error.key, error.value, error.expected);
+        fault.because(error.reason)
     }
 
     /// Refuses keys that are not in `extra` and not declared in `parts`.
@@ -205,7 +221,7 @@ impl Section<'_> {
         }
     }
 
-    /// The values of the keys that are not in `without`.
+    /// Returns the values of the keys that are not in `without`.
     pub fn given(&self, without: &[&str]) -> Vec<(String, Value)> {
         self.table
             .entries
@@ -232,10 +248,10 @@ impl Section<'_> {
 /// Text that is too long, not UTF-8 or not TOML, or a value that no key takes.
 pub fn read(text: &[u8]) -> Result<Table, Fault> {
     if text.len() > LONGEST {
-        return Err(Fault::new(
+        return Err(Fault::stated(
             Origin::File,
             "size",
-            format!("{} bytes", text.len()),
+            format!("{} bytes are too many", text.len()),
             format!("at most {LONGEST} bytes"),
         ));
     }
@@ -271,7 +287,7 @@ fn count_lines(text: &[u8]) -> usize {
 
 /// Turns places in the text into line numbers.
 struct Lines {
-    /// Where each line ends, in bytes.
+    /// The offset of the end of each line in bytes.
     ends: Vec<usize>,
     /// Set where the text is an option's and has no lines.
     option: Option<&'static str>,
@@ -328,7 +344,7 @@ impl Lines {
     }
 
     fn node(&self, path: &str, origin: Origin, value: DeValue) -> Result<Node, Fault> {
-        let fault = |found: &str, allowed: &str| Err(Fault::new(origin, path, found, allowed));
+        let fault = |value: &str, expected: &str| Err(Fault::new(origin, path, value, expected));
         let data = match value {
             DeValue::Boolean(flag) => Data::Plain(Value::Flag(flag)),
             DeValue::String(text) => Data::Plain(Value::Text(text.into_owned())),

@@ -21,7 +21,7 @@ pub struct Text(pub String);
 
 impl ParamType for Text {
     const SHAPE: Shape = Shape::Text;
-    const ALLOWED: &'static str = "a text of one line, at most 200 characters";
+    const EXPECTED: &'static str = "a text of one line with at most 200 characters";
     fn from_value(value: &Value) -> Result<Text, String> {
         match value {
             Value::Text(text)
@@ -29,7 +29,7 @@ impl ParamType for Text {
             {
                 Ok(Text(text.clone()))
             }
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -43,7 +43,7 @@ pub struct Command(pub String);
 
 impl ParamType for Command {
     const SHAPE: Shape = Shape::Text;
-    const ALLOWED: &'static str = "words of a shell on one line, at most 1000 characters";
+    const EXPECTED: &'static str = "a shell command on one line with at most 1000 characters";
     fn from_value(value: &Value) -> Result<Command, String> {
         match value {
             Value::Text(text)
@@ -53,7 +53,7 @@ impl ParamType for Command {
             {
                 Ok(Command(text.clone()))
             }
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -66,7 +66,7 @@ impl ParamType for Command {
 pub struct InnerFile(pub String);
 
 impl InnerFile {
-    /// True if a path stays in the folder that it starts from.
+    /// Returns true if a path stays in the folder that it starts from.
     pub fn is_inner(path: &str) -> bool {
         let mut parts = std::path::Path::new(path).components();
         !path.is_empty()
@@ -77,12 +77,12 @@ impl InnerFile {
 
 impl ParamType for InnerFile {
     const SHAPE: Shape = Shape::Text;
-    const ALLOWED: &'static str =
-        "a file in the scenario's folder or below it, without \"..\", such as \"page\"";
+    const EXPECTED: &'static str =
+        "a file in the folder of the scenario or below it, without \"..\", such as \"page\"";
     fn from_value(value: &Value) -> Result<InnerFile, String> {
         match value {
             Value::Text(text) if InnerFile::is_inner(text) => Ok(InnerFile(text.clone())),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -96,8 +96,8 @@ pub struct Label(pub String);
 
 impl ParamType for Label {
     const SHAPE: Shape = Shape::Text;
-    const ALLOWED: &'static str =
-        "a name of 1 to 60 characters on one line, without \"/\", \"\\\", \",\" or \"=\", and not a number";
+    const EXPECTED: &'static str =
+        "a name of 1 to 60 characters on one line that is not a number and has no \"/\", \"\\\", \",\" or \"=\"";
     fn from_value(value: &Value) -> Result<Label, String> {
         match value {
             Value::Text(text)
@@ -109,7 +109,7 @@ impl ParamType for Label {
             {
                 Ok(Label(text.clone()))
             }
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -128,7 +128,7 @@ pub struct FixedLaw {
 
 impl ParamType for FixedLaw {
     const SHAPE: Shape = Shape::Law;
-    const ALLOWED: &'static str =
+    const EXPECTED: &'static str =
         "a law, such as \"droptail\" or { kind = \"red\", min_th = \"15p\" }";
     fn from_value(value: &Value) -> Result<FixedLaw, String> {
         match value {
@@ -141,10 +141,10 @@ impl ParamType for FixedLaw {
                 let kind = given.iter().position(|(name, _)| name == "kind");
                 match kind.map(|i| given.remove(i)) {
                     Some((_, Value::Text(kind))) => Ok(FixedLaw { kind, given }),
-                    _ => Err(Self::ALLOWED.into()),
+                    _ => Err(Self::EXPECTED.into()),
                 }
             }
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -160,15 +160,16 @@ pub struct Queue(pub QueueChoice);
 
 impl ParamType for Queue {
     const SHAPE: Shape = Shape::Queue;
-    const ALLOWED: &'static str = "a queue, such as \"fifo\" or { kind = \"priority\", dscp = 46 }";
+    const EXPECTED: &'static str =
+        "a queue, such as \"fifo\" or { kind = \"priority\", dscp = 46 }";
     fn from_value(value: &Value) -> Result<Queue, String> {
         let FixedLaw { kind, given } =
-            FixedLaw::from_value(value).map_err(|_| Self::ALLOWED.to_owned())?;
+            FixedLaw::from_value(value).map_err(|_| Self::EXPECTED.to_owned())?;
         let spec = disciplines::find(&kind)?;
         let queue = QueueChoice::new(spec, given);
         queue
             .map(Queue)
-            .map_err(|error| format!("{} of {kind}: {}", error.key, error.allowed))
+            .map_err(|error| format!("{} with {} as {}", kind, error.expected, error.key))
     }
     fn to_value(&self) -> Value {
         let kind = Value::Text(self.0.spec.kind.into());
@@ -188,7 +189,7 @@ pub struct Maybe<T>(pub Option<T>);
 impl<T: ParamType> ParamType for Maybe<T> {
     const SHAPE: Shape = T::SHAPE;
     const UNIT: &'static str = T::UNIT;
-    const ALLOWED: &'static str = T::ALLOWED;
+    const EXPECTED: &'static str = T::EXPECTED;
     fn from_value(value: &Value) -> Result<Maybe<T>, String> {
         T::from_value(value).map(|value| Maybe(Some(value)))
     }
@@ -213,7 +214,7 @@ pub enum BufferSize {
 }
 
 impl BufferSize {
-    /// The room that it means at a link of this rate; a time counts bytes.
+    /// Returns the buffer at a link of this rate; a time is converted to bytes.
     pub fn at(self, rate: Rate) -> Buffer {
         match self {
             BufferSize::Room(buffer) => buffer,
@@ -227,11 +228,11 @@ impl BufferSize {
 
 impl ParamType for BufferSize {
     const SHAPE: Shape = Shape::Quantities(&["p", "B", "s"]);
-    const ALLOWED: &'static str =
-        "whole packets, such as \"800p\" (1p to 1000000000p), bytes, such as \"64kB\" (1B to 1000GB), or the time in which the link sends them, such as \"100ms\"";
+    const EXPECTED: &'static str =
+        "a whole number of packets, such as \"800p\" (1p to 1000000000p), a number of bytes, such as \"64kB\" (1B to 1000GB), or the time in which the link sends them, such as \"100ms\"";
     fn from_value(value: &Value) -> Result<BufferSize, String> {
         let Value::Text(text) = value else {
-            return Err(Self::ALLOWED.into());
+            return Err(Self::EXPECTED.into());
         };
         if let Ok(Packets(packets)) = Packets::parse(text) {
             if packets.fract() == 0.0 && (1.0..=MOST_BUFFER_PKTS).contains(&packets) {
@@ -246,7 +247,7 @@ impl ParamType for BufferSize {
                 return Ok(BufferSize::Time(span));
             }
         }
-        Err(Self::ALLOWED.into())
+        Err(Self::EXPECTED.into())
     }
     fn to_value(&self) -> Value {
         match *self {
@@ -266,7 +267,7 @@ pub fn check_buffer(buffer: Buffer, packet: Bytes) -> Result<(), ParamError> {
         Buffer::Bytes(bytes) if bytes < packet.0 => Err(ParamError::new(
             "buffer",
             BufferSize::Room(buffer).to_value(),
-            format!("at least the largest packet, \"{packet}\""),
+            format!("at least \"{packet}\", the size of the largest packet"),
         )),
         _ => Ok(()),
     }
@@ -279,13 +280,13 @@ pub struct WholePackets(pub u32);
 impl ParamType for WholePackets {
     const SHAPE: Shape = Shape::Quantity;
     const UNIT: &'static str = "p";
-    const ALLOWED: &'static str = "a whole number of packets, such as \"200p\"";
+    const EXPECTED: &'static str = "a whole number of packets, such as \"200p\"";
     fn from_value(value: &Value) -> Result<WholePackets, String> {
         match Packets::from_value(value) {
             Ok(Packets(n)) if n.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&n) => {
                 Ok(WholePackets(whole_u32(n)))
             }
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -296,7 +297,7 @@ impl ParamType for WholePackets {
     }
 }
 
-/// Two times, the earlier one first.
+/// Returns two times, the earlier one first.
 fn ordered(value: &Value) -> Option<(Span, Span)> {
     match value {
         Value::List(items) => match items.as_slice() {
@@ -320,11 +321,11 @@ pub struct Window(pub Span, pub Span);
 impl ParamType for Window {
     const SHAPE: Shape = Shape::TimeRange;
     const UNIT: &'static str = "s";
-    const ALLOWED: &'static str = "two times, the earlier first, such as [\"50s\", \"100s\"]";
+    const EXPECTED: &'static str = "two times with the earlier first, such as [\"50s\", \"100s\"]";
     fn from_value(value: &Value) -> Result<Window, String> {
         match ordered(value) {
             Some((start, end)) if start < end => Ok(Window(start, end)),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -338,22 +339,22 @@ impl ParamType for Window {
 impl ParamType for Instant {
     const SHAPE: Shape = Shape::TimeOrUniform;
     const UNIT: &'static str = "s";
-    const ALLOWED: &'static str =
-        "a time with its unit, such as \"15ms\", or { uniform = [\"0s\", \"1s\"] }, the earlier first";
+    const EXPECTED: &'static str =
+        "a time with its unit, such as \"15ms\", or a range of times, such as { uniform = [\"0s\", \"1s\"] }";
     fn from_value(value: &Value) -> Result<Instant, String> {
         let time = |span| Time::ZERO + span;
         match value {
             Value::Text(text) => match Span::parse(text) {
                 Ok(span) => Ok(Instant::At(time(span))),
-                Err(_) => Err(Self::ALLOWED.into()),
+                Err(_) => Err(Self::EXPECTED.into()),
             },
             Value::Table(fields) => match fields.as_slice() {
                 [(name, bounds)] if name == "uniform" => ordered(bounds)
                     .map(|(low, high)| Instant::Uniform(time(low), time(high)))
-                    .ok_or_else(|| Self::ALLOWED.into()),
-                _ => Err(Self::ALLOWED.into()),
+                    .ok_or_else(|| Self::EXPECTED.into()),
+                _ => Err(Self::EXPECTED.into()),
             },
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -374,13 +375,13 @@ impl ParamType for Instant {
 
 impl ParamType for EcnChoice {
     const SHAPE: Shape = Shape::FlagOrWord(&["l4s"]);
-    const ALLOWED: &'static str = "true, false or \"l4s\"";
+    const EXPECTED: &'static str = "true, false or \"l4s\"";
     fn from_value(value: &Value) -> Result<EcnChoice, String> {
         match value {
             Value::Flag(false) => Ok(EcnChoice::Off),
             Value::Flag(true) => Ok(EcnChoice::Classic),
             Value::Text(text) if text == "l4s" => Ok(EcnChoice::L4s),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -394,13 +395,13 @@ impl ParamType for EcnChoice {
 
 impl ParamType for Offloads {
     const SHAPE: Shape = Shape::FlagOrWord(&["all"]);
-    const ALLOWED: &'static str = "true, false or \"all\"";
+    const EXPECTED: &'static str = "true, false or \"all\"";
     fn from_value(value: &Value) -> Result<Offloads, String> {
         match value {
             Value::Flag(false) => Ok(Offloads::Off),
             Value::Flag(true) => Ok(Offloads::Hosts),
             Value::Text(text) if text == "all" => Ok(Offloads::All),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -414,12 +415,12 @@ impl ParamType for Offloads {
 
 impl ParamType for Stack {
     const SHAPE: Shape = Shape::Word(&["ns2", "linux"]);
-    const ALLOWED: &'static str = "\"ns2\" or \"linux\"";
+    const EXPECTED: &'static str = "\"ns2\" or \"linux\"";
     fn from_value(value: &Value) -> Result<Stack, String> {
         match value {
             Value::Text(text) if text == "ns2" => Ok(Stack::Ns2),
             Value::Text(text) if text == "linux" => Ok(Stack::Linux),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -432,12 +433,12 @@ impl ParamType for Stack {
 
 impl ParamType for Shaper {
     const SHAPE: Shape = Shape::Word(&["tbf", "htb"]);
-    const ALLOWED: &'static str = "\"tbf\" or \"htb\"";
+    const EXPECTED: &'static str = "\"tbf\" or \"htb\"";
     fn from_value(value: &Value) -> Result<Shaper, String> {
         match value {
             Value::Text(text) if text == "tbf" => Ok(Shaper::Tbf),
             Value::Text(text) if text == "htb" => Ok(Shaper::Htb),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -449,7 +450,7 @@ impl ParamType for Shaper {
 }
 
 impl Instant {
-    /// The earliest and the latest time it can be.
+    /// Returns the earliest and the latest time it can be.
     pub fn bounds(&self) -> (Time, Time) {
         match self {
             Instant::At(time) => (*time, *time),
@@ -523,7 +524,7 @@ pub struct FlowRange {
 
 impl ParamType for FlowRange {
     const SHAPE: Shape = Shape::Notation("FLOWS");
-    const ALLOWED: &'static str = "a number of flows, at least 1, or a range such as 4..40";
+    const EXPECTED: &'static str = "a number of flows of at least 1, or a range such as 4..40";
     fn from_value(value: &Value) -> Result<FlowRange, String> {
         let text = match value {
             Value::Text(text) => text.clone(),
@@ -534,7 +535,7 @@ impl ParamType for FlowRange {
             (Ok(least), Ok(most)) if 1.0 <= least && least <= most && most <= 1e6 => {
                 Ok(FlowRange { least, most })
             }
-            _ => Err(Self::ALLOWED.to_owned()),
+            _ => Err(Self::EXPECTED.to_owned()),
         }
     }
     fn to_value(&self) -> Value {

@@ -116,7 +116,7 @@ fn check(text: &[u8], options: &Options) -> Result<(), TestCaseError> {
             let line = error.to_string();
             prop_assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
             prop_assert!(
-                line.contains(": found ") && line.contains(", allowed: "),
+                line.contains(": ") && line.contains("; expected "),
                 "{line}"
             );
         }

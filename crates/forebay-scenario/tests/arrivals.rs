@@ -77,23 +77,25 @@ fn files_are_known_before_and_read_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_in_a_line() {
+fn a_key_that_does_not_fit_the_file_is_one_line() {
     let line = |keys: &str, more: &str| match read(keys, more) {
         Ok(_) => panic!("no error"),
         Err(error) => error.to_string(),
     };
     assert_eq!(
         line("period = \"1s\"", ""),
-        "x.toml:10: traffic.0.period: found \"1s\", allowed: at least \"2s\", which the packets \
-         of \"list.csv\" take"
+        "x.toml:10: traffic.0.period: \"1s\" is not valid; expected at least \"2s\", the duration of \
+         \"list.csv\""
     );
-    assert!(line("source = \"10.0.0.1\"", "").contains("a list of packets has no addresses"));
+    let message = "traffic.0.file: \"list.csv\" has no addresses, so no packet can be chosen from \
+                   10.0.0.1/32; expected a capture (pcap or pcapng)";
+    let error = line("source = \"10.0.0.1\"", "");
+    assert!(error.ends_with(message), "{error}");
     assert!(line(
         "",
         "[[at]]\ntime = \"1s\"\nset = { \"traffic.0.flows\" = 3 }"
     )
-    .contains("at.0.set.traffic.0.flows: found a key that cannot change"),);
-    assert!(
-        line("", "[sweep]\n\"traffic.0.file\" = [\"none\"]").contains("a file that can be read")
-    );
+    .contains("at.0.set.traffic.0.flows: the key cannot change during a run; expected one of "));
+    assert!(line("", "[sweep]\n\"traffic.0.file\" = [\"none\"]")
+        .contains("traffic.0.file: \"none\" is not valid; expected a readable file, relative to "));
 }

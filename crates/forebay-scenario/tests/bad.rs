@@ -1,5 +1,4 @@
-//! Scenarios that are wrong: each gets one line that says where, what was found and what is
-//! allowed.
+//! Scenarios that are wrong: each gets one line with the place, the fault and what is expected.
 //!
 //! `bad/NAME.toml` must give exactly the line in `bad/NAME.expected`. After a change of words,
 //! write them anew with `FOREBAY_BLESS=1 cargo test -p forebay-scenario --test bad`, and read
@@ -29,7 +28,7 @@ fn files() -> Vec<PathBuf> {
 fn with_registries_named(line: &str) -> String {
     let laws: Vec<&str> = LAWS.iter().map(|spec| spec.kind).collect();
     let queues: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
-    let senders: Vec<String> = SENDERS.iter().map(|it| format!("{:?}", it.name)).collect();
+    let senders: Vec<&str> = SENDERS.iter().map(|sender| sender.name).collect();
     line.replace(&laws.join(", "), "LAWS")
         .replace(&queues.join(", "), "QUEUES")
         .replace(&senders.join(", "), "SENDERS")
@@ -49,20 +48,20 @@ fn each_wrong_scenario_gets_its_line() {
     let mut differences = Vec::new();
     for file in files() {
         let expected = file.with_extension("expected");
-        let found = with_registries_named(&line(&file)) + "\n";
+        let message = with_registries_named(&line(&file)) + "\n";
         if std::env::var_os("FOREBAY_BLESS").is_some() {
-            std::fs::write(&expected, &found).unwrap();
+            std::fs::write(&expected, &message).unwrap();
         }
-        let wanted = std::fs::read_to_string(&expected).unwrap_or_default();
-        if found != wanted {
-            differences.push(format!("wanted {wanted}found  {found}"));
+        let former = std::fs::read_to_string(&expected).unwrap_or_default();
+        if message != former {
+            differences.push(format!("expected {former}got      {message}"));
         }
     }
     assert!(differences.is_empty(), "{}", differences.join(""));
 }
 
 #[test]
-fn each_error_is_one_line_of_file_key_found_and_allowed() {
+fn each_error_is_one_line_of_file_key_fault_and_expectation() {
     let files = files();
     assert!(files.len() >= 36, "{} files", files.len());
     for file in files {
@@ -70,9 +69,9 @@ fn each_error_is_one_line_of_file_key_found_and_allowed() {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
         assert!(line.starts_with(&format!("{name}:")), "{line}");
-        let (_, rest) = line.split_once(": found ").expect(&line);
-        let (found, allowed) = rest.split_once(", allowed: ").expect(&line);
-        assert!(!found.is_empty() && !allowed.is_empty(), "{line}");
+        let (fault, expected) = line.split_once("; expected ").expect(&line);
+        let fault = fault.rsplit(": ").next().unwrap_or_default();
+        assert!(!fault.is_empty() && !expected.is_empty(), "{line}");
     }
 }
 
@@ -100,57 +99,61 @@ fn faults_of_the_command_line_name_its_option() {
     let cases = [
         (
             set("traffic.0.flows", "0"),
-            "--set: traffic.0.flows: found 0, allowed: 1 to 5000000",
+            "--set: traffic.0.flows: 0 is not valid; expected a value from 1 to 5000000",
         ),
         (
             set("traffic.late mice.flows", "many"),
-            "--set: traffic.2.flows: found \"many\", allowed: a whole number",
+            "--set: traffic.2.flows: \"many\" is not valid; expected a non-negative whole number",
         ),
         (
             set("bottleneck.rat", "1Mbit/s"),
-            "--set: bottleneck.rat: found a key that is not known here, allowed: rate, burst, rate_back, rate_trace, delay, \
-             buffer, ecn, name, from, to (did you mean \"rate\"?)",
+            "--set: bottleneck.rat: unknown key; expected one of rate, burst, rate_back, rate_trace, \
+             delay, buffer, ecn, name, from, to (did you mean \"rate\"?)",
         ),
         (
             set("law.red 3.max_p", "0.1"),
-            "--set: law.red 3.max_p: found no law \"red 3\", allowed: 0 to 2, or a label: red, \
-             red 2, Hollot",
+            "--set: law.red 3.max_p: no law \"red 3\"; expected a number from 0 to 2 or one of the \
+             labels red, red 2, Hollot",
         ),
         (
             set("law.2.target", "900p"),
-            "--set: law.2.target: found \"900p\", allowed: at most the buffer, \"800p\"",
+            "--set: law.2.target: \"900p\" is not valid; expected at most the buffer, \"800p\"",
         ),
         (
             set("law.2.target", "300ms"),
-            "--set: law.2.target: found \"300ms\", allowed: at most the buffer's delay, \"213.333333ms\"",
+            "--set: law.2.target: \"300ms\" is not valid; expected at most the buffer's delay, \
+             \"213.333333ms\"",
         ),
         (
             set("law.2.queue", "priorty"),
-            "--set: law.2.queue: found \"priorty\", allowed: QUEUES (did you mean \"priority\"?)",
+            "--set: law.2.queue: \"priorty\" is not valid; expected one of QUEUES (did you mean \
+             \"priority\"?)",
         ),
         (
             set("law.2.queue", "{ kind = \"priority\", dscp = 64 }"),
-            "--set: law.2.queue: found { kind = \"priority\", dscp = 64 }, allowed: dscp of priority: 1 to 63",
+            "--set: law.2.queue: { kind = \"priority\", dscp = 64 } is not valid; expected priority \
+             with a value from 1 to 63 as dscp",
         ),
         (
             set("duration", "99999999999999999999"),
-            "--set: duration: found 99999999999999999999, allowed: a whole number below 2^63",
+            "--set: duration: 99999999999999999999 is not valid; expected a whole number below 2^63",
         ),
         (
             set("measure", "[\"1s\", \"900s\"]"),
-            "--set: measure: found \"1s\" to \"900s\", allowed: a part of the run, \"0s\" to \"200s\"",
+            "--set: measure: \"1s\" to \"900s\" is not valid; expected a part of the run, which lasts \
+             from \"0s\" to \"200s\"",
         ),
         (
             set("", "1"),
-            "--set: \"\": found a key that is not known here, allowed: title, source, duration, \
-             measure, sample, seeds, target, windows",
+            "--set: \"\": unknown key; expected one of title, source, duration, measure, sample, \
+             seeds, target, windows",
         ),
         (
             fault(Options {
                 seeds: Some(0),
                 ..Options::default()
             }),
-            "--seeds: found 0, allowed: 1 to 10000",
+            "--seeds: 0 is not valid; expected a value from 1 to 10000",
         ),
         (
             fault(Options {
@@ -158,15 +161,15 @@ fn faults_of_the_command_line_name_its_option() {
                 laws: vec!["pid".into()],
                 ..Options::default()
             }),
-            "--set: law.pid.target: found \"900p\", allowed: at most the buffer, \"800p\"",
+            "--set: law.pid.target: \"900p\" is not valid; expected at most the buffer, \"800p\"",
         ),
     ];
-    for (found, wanted) in cases {
-        assert_eq!(with_registries_named(&found), wanted);
+    for (message, wanted) in cases {
+        assert_eq!(with_registries_named(&message), wanted);
     }
     let unknown = law("Holot");
     assert!(
-        unknown.starts_with("--law: found \"Holot\", allowed: red, red 2, Hollot, "),
+        unknown.starts_with("--law: \"Holot\" is not valid; expected one of red, red 2, Hollot, "),
         "{unknown}"
     );
     assert!(
@@ -200,15 +203,15 @@ fn a_scenario_has_bounds() {
     for (text, wanted) in [
         (
             good.to_owned() + &change.repeat(999),
-            "at: found 1001 tables, allowed: at most 1000",
+            "at: 1001 tables are too many; expected at most 1000 tables",
         ),
         (
             good.to_owned() + &comment.repeat(40_000),
-            " bytes, allowed: at most 1048576 bytes",
+            " bytes are too many; expected at most 1048576 bytes",
         ),
         (
             format!("{head}[sweep]\n{lines}{tail}"),
-            "sweep: found 202 lines, allowed: at most 100",
+            "sweep: 202 lines are too many; expected at most 100 lines",
         ),
     ] {
         let Err(error) = parse(text.as_bytes(), "long.toml", &Options::default()) else {
@@ -240,7 +243,10 @@ fn a_sweep_is_of_laws_that_run() {
     assert_eq!(read(&one, &["red"], &[]).unwrap(), 2);
     let refused = read(&one, &["pi"], &[]).unwrap_err().to_string();
     assert!(
-        refused.contains("sweep.law.red.max_p: found a law that does not run"),
+        refused.ends_with(
+            ": sweep.law.red.max_p: the law of this key does not run; expected a law that runs, or \
+             --set law.red.max_p=VALUE, which replaces the sweep"
+        ),
         "{refused}"
     );
     assert_eq!(read(&one, &["pi"], &[("law.red.max_p", "0.1")]).unwrap(), 1);

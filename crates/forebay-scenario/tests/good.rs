@@ -425,7 +425,7 @@ fn own(kind: &'static str, label: &str, runs: bool) -> Own {
         name: "target",
         unit: "p",
         shape: Shape::Quantity,
-        allowed: "packets",
+        expected: "packets",
         default: &|| Value::Text("30p".into()),
         default_base: &|| Some(30.0),
         required: false,
@@ -539,8 +539,11 @@ fn a_law_in_a_file_outside_the_scenarios_folder_is_refused() {
         let text = format!("{head}[[law]]\nkind = \"{path}:Mine\"\n");
         let error = prototypes(text.as_bytes(), "test.toml", &Options::default()).unwrap_err();
         let line = error.to_string();
-        assert!(line.contains("law.0.kind") && line.contains(path), "{line}");
-        assert!(line.contains("the scenario's folder"), "{line}");
+        let message = format!(
+            "law.0.kind: \"{path}:Mine\" is not valid; expected FILE.py:CLASS with a file in the \
+             folder of the scenario or below it, without \"..\""
+        );
+        assert!(line.ends_with(&message), "{line}");
         let options = Options {
             laws: vec!["pi".into()],
             ..Options::default()
@@ -678,18 +681,29 @@ fn a_rate_trace_comes_with_the_call() {
         Ok(_) => panic!("no error"),
         Err(error) => error.to_string(),
     };
-    for (contents, wanted) in [
-        ("0\n5\n4\n", "found \"4\" in line 3 of \"lte.down\""),
-        ("0\n5ms\n", "found \"5ms\" in line 2 of \"lte.down\""),
-        ("0\n", "without a time above 0"),
-        ("", "without a time above 0"),
+    const ORDER: &str = "a whole number of ms that is not below that of the line before";
+    const TIMES: &str = "times in ms, one per line, such as \"5\"";
+    for (contents, fault, expected) in [
+        (
+            "0\n5\n4\n",
+            "\"4\" in line 3 of \"lte.down\" is not valid",
+            ORDER,
+        ),
+        (
+            "0\n5ms\n",
+            "\"5ms\" in line 2 of \"lte.down\" is not valid",
+            ORDER,
+        ),
+        ("0\n", "\"lte.down\" has no time above 0", TIMES),
+        ("", "\"lte.down\" has no time above 0", TIMES),
     ] {
         let line = error(&with(contents));
-        assert!(line.contains(wanted), "{line}");
+        let message = format!("x.toml:11: bottleneck.rate_trace: {fault}; expected {expected}");
+        assert_eq!(line, message);
     }
-    assert!(
-        error(&Options::default()).contains("found \"lte.down\", allowed: a file that can be read")
-    );
+    assert!(error(&Options::default()).ends_with(
+        ": \"lte.down\" is not valid; expected a readable file, relative to the folder of the scenario"
+    ));
 }
 
 /// A law whose name has a queue of its own takes the queue's keys beside its own.
@@ -716,9 +730,17 @@ fn a_name_can_stand_for_a_law_in_its_queue() {
     assert_eq!(dual.queue.given().len(), 2);
     // Another queue would make it another thing.
     let error = laws("kind = \"fq-codel\"\nqueue = \"priority\"").unwrap_err();
-    assert!(error.contains("fq, which fq-codel comes in"), "{error}");
+    assert!(
+        error.ends_with(
+            ": law.0.queue: priority cannot hold fq-codel; expected fq, the queue of fq-codel"
+        ),
+        "{error}"
+    );
     let error = laws("kind = \"fq-codel\"\nqueues = 0").unwrap_err();
-    assert!(error.contains("law.0.queues"), "{error}");
+    assert!(
+        error.ends_with(": law.0.queues: 0 is not valid; expected a value from 1 to 65536"),
+        "{error}"
+    );
 }
 
 /// `stack = "linux"` is what its keys say, at every kind over TCP, and a key that is written wins.

@@ -25,33 +25,43 @@ fn names_of_settings_are_the_same_with_and_without_quotes() {
 }
 
 #[test]
-fn what_is_wrong_is_a_line() {
+fn a_wrong_key_of_the_kernel_is_one_line() {
     for (more, line) in [
-        ("speed = 1", "kernel.speed: "),
+        (
+            "speed = 1",
+            "kernel.speed: unknown key; expected one of tcp, offloads, shaper, sysctls, pcap",
+        ),
         (
             "tcp = \"a b\"",
-            "kernel.tcp: found \"a b\", allowed: a name of 1 to 15",
+            "kernel.tcp: \"a b\" is not valid; expected a name of 1 to 15 lower-case letters, \
+             digits, \"_\" and \"-\"",
         ),
         (
             "sysctls = { \"kernel.panic\" = 1 }",
-            "in place of \"kernel.panic\"",
+            "kernel.sysctls: { kernel.panic = 1 } is not valid; expected a sysctl below net, such as \
+             \"net.ipv4.tcp_rmem\", in place of \"kernel.panic\"",
         ),
-        ("sysctls = { \"net.../x\" = 1 }", "names under net"),
+        (
+            "sysctls = { \"net.../x\" = 1 }",
+            "kernel.sysctls: { net.../x = 1 } is not valid; expected a sysctl below net, such as \
+             \"net.ipv4.tcp_rmem\", in place of \"net.../x\"",
+        ),
         (
             "shaper = \"hfsc\"",
-            "kernel.shaper: found \"hfsc\", allowed: \"tbf\" or \"htb\"",
+            "kernel.shaper: \"hfsc\" is not valid; expected \"tbf\" or \"htb\"",
         ),
         (
             "offloads = \"some\"",
-            "kernel.offloads: found \"some\", allowed: true, false or \"all\"",
+            "kernel.offloads: \"some\" is not valid; expected true, false or \"all\"",
         ),
         (
             "sysctls = { \"net.core.x\" = true }",
-            "a text or a whole number",
+            "kernel.sysctls: { net.core.x = true } is not valid; expected a text or a whole number as \
+             the value of \"net.core.x\"",
         ),
     ] {
         let said = read(&format!("[kernel]\n{more}\n")).unwrap_err();
-        assert!(said.contains(line), "{said}");
+        assert!(said.ends_with(&format!(": {line}")), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }

@@ -169,12 +169,13 @@ fn a_sample_may_be_set_to_another_size() {
     };
     assert_eq!(
         wrong(&swept(SAMPLED), "sobol 7"),
-        "--set: sweep.points: found \"sobol 7\", allowed: 1 to 1048576, a power of 2 for sobol"
+        "--set: sweep.points: \"sobol 7\" is not valid; expected 1 to 1048576 points, and a power of 2 \
+         with sobol"
     );
     assert_eq!(
         wrong(BASE, "sobol 8"),
-        "--set: sweep.points: found \"sobol 8\", allowed: beside a range such as \
-         \"1..100Mbit/s log\""
+        "--set: sweep.points: \"sobol 8\" requires a range to sample; expected a range without steps as \
+         well, such as \"1..100Mbit/s log\""
     );
 }
 
@@ -191,12 +192,12 @@ fn rows_are_points_whose_faults_name_the_line_of_their_key() {
     assert_eq!(labels(&read(77).unwrap()), ["traffic.0.flows = 77"]);
     assert_eq!(
         refused(read(0)),
-        "x.toml:17: traffic.0.flows: found 0, allowed: 1 to 5000000"
+        "x.toml:17: traffic.0.flows: 0 is not valid; expected a value from 1 to 5000000"
     );
     let short = reading.points_at(vec![vec![]]).map(|_| ());
     assert_eq!(
         refused(short),
-        "x.toml:16: sweep: found 0 values, allowed: 1, one for each key"
+        "x.toml:16: sweep: the number of values is 0; expected 1, one value for each swept key"
     );
 }
 
@@ -251,7 +252,8 @@ fn a_law_asks_for_numbers_of_its_link_and_load() {
     );
     assert_eq!(
         refused(reading.experiment(&points, |_| &[])),
-        "x.toml:15: law.0.gains: found \"auto\", allowed: \"paper\", or numbers that somebody has designed"
+        "x.toml:15: law.0.gains: \"auto\" is not valid; expected \"paper\", or gains that the caller has \
+         designed"
     );
 }
 
@@ -327,10 +329,32 @@ fn what_is_wrong_with_a_law_that_asks_is_told_before_anybody_designs_it() {
         let reading = reading(&text, Options::default());
         refused(reading.gains_requests(&reading.points(&[]).unwrap()))
     };
-    assert!(asked("\"auto\"", "\"auto\"\nintervall = 2").contains("law.0.intervall: found a key"));
-    assert!(asked("\"pi\"", "\"pike\"").contains("law.0.kind: found \"pike\""));
-    assert!(asked("\"2ms\"", "\"0ms\"").contains("law.0.interval: found \"0ms\""));
-    assert!(asked("\"10Mbit/s\"", "\"fast\"").contains("bottleneck.rate: found \"fast\""));
+    for (from, to, message) in [
+        (
+            "\"auto\"",
+            "\"auto\"\nintervall = 2",
+            "law.0.intervall: unknown key; expected one of kind, label, queue, gains, target, a, b, \
+             interval, queue_in_bytes (did you mean \"interval\"?)",
+        ),
+        (
+            "\"pi\"",
+            "\"pike\"",
+            "law.0.kind: \"pike\" is not valid; expected one of droptail, red, pi, ",
+        ),
+        (
+            "\"2ms\"",
+            "\"0ms\"",
+            "law.0.interval: \"0ms\" is not valid; expected a value from 0.000001s to 60s",
+        ),
+        (
+            "\"10Mbit/s\"",
+            "\"fast\"",
+            "bottleneck.rate: \"fast\" is not valid; expected a rate with its unit, such as ",
+        ),
+    ] {
+        let error = asked(from, to);
+        assert!(error.contains(message), "{error}");
+    }
 }
 
 // --- another link ----------------------------------------------------------------------------
@@ -416,17 +440,21 @@ fn its_own_link_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_moved_is_told_by_its_line() {
+fn a_value_that_cannot_be_moved_is_an_error_with_its_line() {
     let text = MOVED.replace("rate = \"10Mbit/s\"", "rate = \"fast\"");
     let error = refused(parse(text.as_bytes(), "x.toml", &at(20_000_000, 10)));
     assert!(
-        error.starts_with("x.toml:3: bottleneck.rate: found \"fast\", allowed: a rate"),
+        error.starts_with(
+            "x.toml:3: bottleneck.rate: \"fast\" is not valid; expected a rate with its unit, "
+        ),
         "{error}"
     );
     let text = MOVED.replace("kind = \"cbr\"", "kind = \"cbx\"");
     let error = refused(parse(text.as_bytes(), "x.toml", &at(20_000_000, 10)));
     assert!(
-        error.starts_with("x.toml:6: traffic.1.kind: found \"cbx\""),
+        error.starts_with(
+            "x.toml:6: traffic.1.kind: \"cbx\" is not valid; expected one of ftp, mice, cbr, "
+        ),
         "{error}"
     );
 }

@@ -36,7 +36,7 @@ fn simulate() -> Result<(), String> {
     let seed = arguments.next().unwrap_or("1".into());
     let seed = seed
         .parse()
-        .map_err(|_| format!("SEED: found {seed}, allowed: a whole number"))?;
+        .map_err(|_| format!("SEED: {seed} is not valid; expected a whole number"))?;
     let text = std::fs::read(&file).map_err(|error| format!("{file}: {error}"))?;
     for name in files(&text, &file, &options).map_err(|error| error.to_string())? {
         // `parse` reports a file that is missing.

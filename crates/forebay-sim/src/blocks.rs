@@ -2,14 +2,17 @@
 //! the packets, which stay small.
 
 use crate::number::count;
-use crate::packet::NO_BLOCKS;
+use crate::packet::MOST_OPTIONS;
 use crate::tcp::{Block, MAX_BLOCKS};
 
-/// The options of an ACK: SACK blocks and a count of marks.
+/// The options of an ACK: SACK blocks and a count of marks; and its connection, for whose number a
+/// packet with options has no space.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckOptions {
     blocks: [Block; MAX_BLOCKS],
     count: u8,
+    /// Number of the connection to which the ACK belongs.
+    pub connection: u16,
     /// Number of marked packets that the receiver has counted (RFC 9768).
     pub ce_pkts: u32,
 }
@@ -29,20 +32,21 @@ pub struct BlockStore {
 }
 
 impl BlockStore {
-    /// Stores up to three blocks and a count of marks; returns the index for the packet, which is
-    /// [`NO_BLOCKS`] if there is nothing to store.
+    /// Stores up to three blocks and a count of marks for an ACK of this connection. Returns the
+    /// index for the packet; `None` if there is nothing to store.
     #[inline]
-    pub fn put(&mut self, blocks: &[Block], ce_pkts: u32) -> u32 {
+    pub fn put(&mut self, blocks: &[Block], ce_pkts: u32, connection: u16) -> Option<u32> {
         if blocks.is_empty() && ce_pkts == 0 {
-            return NO_BLOCKS;
+            return None;
         }
         let mut slot = AckOptions {
             count: u8::try_from(blocks.len()).expect("three at most"),
+            connection,
             ce_pkts,
             ..AckOptions::default()
         };
         slot.blocks[..blocks.len()].copy_from_slice(blocks);
-        match self.free.pop() {
+        Some(match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
                 index
@@ -51,12 +55,12 @@ impl BlockStore {
                 self.slots.push(slot);
                 let index = count(self.slots.len() - 1);
                 assert!(
-                    index < NO_BLOCKS,
+                    index <= MOST_OPTIONS,
                     "16 million ACKs with options on their way"
                 );
                 index
             }
-        }
+        })
     }
 
     /// Removes and returns the options that [`put`](BlockStore::put) stored at this index.

@@ -237,6 +237,10 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
             self.occupied[at / 64] &= !(1 << (at % 64));
             self.occupied_buckets -= 1;
         }
+        let far_time = self.far.peek().map_or(Time::NEVER, |far| far.0 .0);
+        if self.take_single(slot, far_time) {
+            return true;
+        }
         // The list begins with the slot that was filled last.
         let mut in_order = true;
         while slot != NONE {
@@ -281,6 +285,35 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         true
     }
 
+    /// Makes the entries of `slot` the current ones, in order. Returns false if they are not all
+    /// entries of the current bucket, or if slots have another size than the sorting network. No
+    /// entry beyond the wheel may be within the wheel now.
+    #[inline(always)]
+    fn take_single(&mut self, slot: u32, far_time: Time) -> bool {
+        let is_near = self.bucket_of(far_time).wrapping_sub(self.bucket) <= self.mask;
+        let Some(list) = self.slots.get(slot as usize) else {
+            return false;
+        };
+        if K != NETWORK || list.next != NONE || is_near {
+            return false;
+        }
+        let start = self.bucket << self.shift;
+        let keys = std::array::from_fn(|number| {
+            let key = (list.entries[number].time.as_nanos().wrapping_sub(start)) << NETWORK_BITS;
+            // The number keeps entries of one time in the order in which they were pushed.
+            match number < list.len as usize {
+                true => key | number as u64,
+                false => u64::MAX,
+            }
+        });
+        let keys = sort_by_network(keys);
+        let entries = keys.iter().map(|key| list.entries[index(*key) % NETWORK]);
+        self.current.extend(entries);
+        self.current.truncate(list.len as usize);
+        self.free_slot(slot);
+        true
+    }
+
     /// Returns the number of the next bucket that holds something, within one turn of the wheel.
     fn next_occupied(&self) -> Option<u64> {
         if self.occupied_buckets == 0 {
@@ -306,9 +339,42 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
     }
 }
 
+/// Binary logarithm of the number of keys of a sorting network.
+const NETWORK_BITS: u32 = 3;
+/// Number of keys of a sorting network.
+const NETWORK: usize = 1 << NETWORK_BITS;
+
+/// Returns the keys in ascending order, by the network of 19 comparators for eight inputs (Knuth, The
+/// Art of Computer Programming, volume 3, section 5.3.4), which has no branches.
+#[inline(always)]
+fn sort_by_network(keys: [u64; NETWORK]) -> [u64; NETWORK] {
+    let compare = |a: u64, b: u64| (a.min(b), a.max(b));
+    let [a, b, c, d, e, f, g, h] = keys;
+    let ((a, c), (b, d), (e, g), (f, h)) =
+        (compare(a, c), compare(b, d), compare(e, g), compare(f, h));
+    let ((a, e), (b, f), (c, g), (d, h)) =
+        (compare(a, e), compare(b, f), compare(c, g), compare(d, h));
+    let ((a, b), (c, d), (e, f), (g, h)) =
+        (compare(a, b), compare(c, d), compare(e, f), compare(g, h));
+    let ((c, e), (d, f)) = (compare(c, e), compare(d, f));
+    let ((b, e), (d, g)) = (compare(b, e), compare(d, g));
+    let ((b, c), (d, e), (f, g)) = (compare(b, c), compare(d, e), compare(f, g));
+    [a, b, c, d, e, f, g, h]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By the 0-1 principle a network sorts all keys if it sorts all sequences of zeros and ones.
+    #[test]
+    fn the_network_sorts() {
+        for bits in 0..1u64 << NETWORK {
+            let keys = sort_by_network(std::array::from_fn(|i| bits >> i & 1));
+            assert!(keys.is_sorted(), "{bits:b}");
+        }
+    }
+
     use forebay_units::Rng;
 
     /// Compares the calendar with a heap, with pushes between pops, and with gaps from zero to far

@@ -43,7 +43,7 @@ use crate::ids::FlowId;
 use crate::line::Wire;
 use crate::network::NetworkState;
 use crate::number::count;
-use crate::packet::{Packet, NO_TRAFFIC};
+use crate::packet::{PackedPacket, NO_TRAFFIC};
 use crate::port::Port;
 use crate::steps::{LineBack, LinkSteps};
 use crate::Watch;
@@ -127,7 +127,7 @@ pub struct PacketEngine<T> {
 
 impl<T: Topology> PacketEngine<T> {
     /// Creates a run at time zero. `queues` are the queues of the links, in order.
-    pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue<Packet>>, seed: u64) -> Self {
+    pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue<PackedPacket>>, seed: u64) -> Self {
         let whole = Arc::clone(&scenario);
         let scenario = &*whole;
         let settings = Settings {
@@ -135,16 +135,17 @@ impl<T: Topology> PacketEngine<T> {
             window: scenario.measure,
         };
         let ports = ports(scenario, queues, settings);
-        let network = NetworkState::new(scenario, seed);
+        let mut network = NetworkState::new(scenario, seed);
         let samples = scenario.duration / scenario.sample;
         let goodput_every = GoodputRecorder::every(samples);
-        let flows = network.classes.iter().map(|class| class.count);
         let over = Time::ZERO + scenario.duration;
         let kinds = network.pair_classes();
         let lines = LineCounts {
             late: kinds + T::ONWARD_LINES,
             prompt: T::PROMPT_LINES * kinds,
         };
+        network.number_lines(lines.late, T::PROMPT_LINES);
+        let flows = network.classes.iter().map(|class| class.count);
         let mut engine = PacketEngine {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
             links: T::new(scenario, &network, ports, lines_back(scenario)),
@@ -160,7 +161,6 @@ impl<T: Topology> PacketEngine<T> {
                 agenda: Agenda::new(Time::ZERO + scenario.sample, over),
                 blocks: BlockStore::default(),
                 window: scenario.measure,
-                segments: Vec::new(),
                 external: PendingOutcomes::new(network.external_flows(), network.flows.len()),
                 network,
             },
@@ -402,7 +402,7 @@ pub fn queues(
     scenario: &Scenario,
     tested: &Aqm,
     seed: u64,
-) -> Result<Vec<Queue<Packet>>, ParamError> {
+) -> Result<Vec<Queue<PackedPacket>>, ParamError> {
     let queue = |(i, link): (usize, &Link)| {
         let stream = match i {
             0 => crate::LAW_STREAM.to_owned(),
@@ -418,10 +418,10 @@ pub fn queues(
 }
 
 /// Builds the port of each link.
-fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) -> Vec<Port> {
+fn ports(scenario: &Scenario, queues: Vec<Queue<PackedPacket>>, settings: Settings) -> Vec<Port> {
     let traffic = scenario.traffic.len();
     let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
-    let port = |((number, link), queue): ((usize, &Link), Queue<Packet>)| {
+    let port = |((number, link), queue): ((usize, &Link), Queue<PackedPacket>)| {
         let steps = LinkSteps::of(scenario, number);
         let mut port = Port::new(queue, settings, link.capacity(), link.delay, &steps);
         if told_apart {
@@ -459,7 +459,7 @@ fn tick_of(port: &Port) -> Time {
 }
 
 /// Returns an empty queue of packets with one prompt delay line for each kind of access link.
-fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Packet> {
+fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<PackedPacket> {
     let lines = LineCounts {
         late: 0,
         prompt: network.pair_classes(),
@@ -470,11 +470,11 @@ fn one_line_each(scenario: &Scenario, network: &NetworkState) -> EventQueue<Pack
 /// Returns an empty queue of packets with these delay lines, or without lines if there are many
 /// kinds of access link. The cost of a calendar is fixed; that of a tournament between lines grows
 /// with their number.
-fn event_queue(
+fn event_queue<T: Copy>(
     scenario: &Scenario,
     network: &NetworkState,
     lines: LineCounts,
-) -> EventQueue<Packet> {
+) -> EventQueue<PackedPacket, T> {
     let rates = scenario.links.iter().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.tested_link().rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);

@@ -29,15 +29,15 @@ pub struct LineCounts {
     pub prompt: usize,
 }
 
-/// Events in order of time.
-pub struct EventQueue<E> {
+/// Events in order of time. Each has a tag, which fills space that alignment leaves free.
+pub struct EventQueue<E, T = ()> {
     /// A winner tree. The leaves are the head of each line, from `leaves` on, and then that of the
     /// calendar. The node at i is the earlier one of those at 2i and 2i + 1, so that node 1 is the
     /// head of the next event, and a change of one head costs a comparison for each level.
     heads: Box<[Head; NODES]>,
     leaves: usize,
-    /// The lines, that with the highest number first.
-    lines: Vec<DelayLine<E>>,
+    /// The lines by their number. That with the highest number has the first leaf.
+    lines: Vec<DelayLine<E, T>>,
     /// Leaves below this number are those of prompt lines.
     prompt: usize,
     /// True if the memory that an event needs is fetched early.
@@ -46,7 +46,7 @@ pub struct EventQueue<E> {
     pushed: u32,
     /// Number of the push of the calendar's first event.
     calendar_first: u32,
-    calendar: Calendar<Queued<E>, BUCKET_EVENTS>,
+    calendar: Calendar<Queued<E, T>, BUCKET_EVENTS>,
 }
 
 /// Time and leaf, so that one comparison of words finds the earlier event without a branch that the
@@ -76,18 +76,19 @@ const EMPTY: Head = Head::MAX;
 const HORIZON: Time = Time::from_nanos(EMPTY >> LEAF_BITS);
 
 #[derive(Clone, Copy)]
-struct Queued<E> {
+struct Queued<E, T> {
     event: E,
     pushed: u32,
+    tag: T,
 }
 
-struct DelayLine<E> {
-    queue: Ring<Entry<Queued<E>>>,
+struct DelayLine<E, T> {
+    queue: Ring<Entry<Queued<E, T>>>,
     /// Time of the last event that entered.
     last: Time,
 }
 
-impl<E: Copy> EventQueue<E> {
+impl<E: Copy, T: Copy> EventQueue<E, T> {
     /// Creates a queue with these lines. Its events are about `spacing` apart, and most of them are
     /// due within `horizon`.
     ///
@@ -120,49 +121,50 @@ impl<E: Copy> EventQueue<E> {
     }
 
     /// Adds an event to the calendar.
-    pub fn push(&mut self, time: Time, event: E) {
+    pub fn push(&mut self, time: Time, event: E, tag: T) {
         let pushed = self.number();
-        self.push_to_calendar(time, event, pushed);
+        self.push_to_calendar(time, event, pushed, tag);
     }
 
     /// Adds an event to `line`. An event that overtakes the last one of the line goes to the
     /// calendar, and so does every event of a line that the queue does not have.
     #[inline(always)]
-    pub fn push_on(&mut self, line: usize, time: Time, event: E) {
+    pub fn push_on(&mut self, line: usize, time: Time, event: E, tag: T) {
         let pushed = self.number();
-        let leaf = self.lines.len().wrapping_sub(1).wrapping_sub(line);
-        let Some(line) = self.lines.get_mut(leaf) else {
-            return self.push_to_calendar(time, event, pushed);
+        let number = line;
+        let Some(line) = self.lines.get_mut(number) else {
+            return self.push_to_calendar(time, event, pushed, tag);
         };
         let was_empty = line.queue.is_empty();
         if time < line.last && !was_empty {
-            return self.push_overtaking(time, event, pushed);
+            return self.push_overtaking(time, event, pushed, tag);
         }
         line.last = time;
         line.queue.push(Entry {
             time,
-            event: Queued { event, pushed },
+            event: Queued { event, pushed, tag },
         });
         if was_empty {
-            self.wake(leaf, time);
+            self.wake(number, time);
         }
     }
 
-    /// Returns the next event and its time.
+    /// Returns the next event with its time and its tag.
     #[inline(always)]
-    pub fn peek(&mut self) -> Option<(Time, &E)> {
-        let entry = match self.lines.get(leaf_of(self.heads[1])) {
+    pub fn peek(&mut self) -> Option<(Time, &E, T)> {
+        let entry = match line_at(&self.lines, leaf_of(self.heads[1])) {
             Some(line) => line.queue.get(0),
             None => self.calendar.peek_and(|_| {}),
         }?;
-        Some((entry.time, &entry.event.event))
+        Some((entry.time, &entry.event.event, entry.event.tag))
     }
 
     /// Removes the next event, and calls `fetch` for events whose memory is worth fetching.
     #[inline(always)]
     pub fn pop(&mut self, mut fetch: impl FnMut(&E)) {
         let leaf = leaf_of(self.heads[1]);
-        let coming = match self.lines.get_mut(leaf) {
+        let number = line_of(leaf, self.lines.len());
+        let coming = match self.lines.get_mut(number) {
             Some(line) => {
                 line.queue.pop();
                 line.queue.get(AHEAD)
@@ -199,22 +201,22 @@ impl<E: Copy> EventQueue<E> {
             let EventQueue {
                 lines, calendar, ..
             } = self;
-            let mut line = lines.get_mut(leaf);
+            let number = line_of(leaf, lines.len());
+            let mut line = lines.get_mut(number);
             let (run, ahead) = match &line {
                 Some(line) => {
                     let run = line.queue.front();
                     (run, run.get(AHEAD..).unwrap_or_default())
                 }
-                None if fetches => (calendar.front(), calendar.next_bucket()),
-                None => (calendar.front(), [].as_slice()),
+                None => (calendar.front(), calendar.next_bucket()),
             };
+            let ahead = &ahead[..if fetches { ahead.len() } else { 0 }];
             let mut taken = 0;
             // The first is the next event of all, also if another line has one of the same time.
             let mut limit = Time::NEVER;
             // There is one call of `each` for all events, so that it is compiled into this loop.
             while let Some(entry) = run.get(taken).filter(|entry| entry.time < limit) {
-                let coming = ahead.get(taken).filter(|_| fetches);
-                let coming = coming.map(|entry| &entry.event.event);
+                let coming = ahead.get(taken).map(|entry| &entry.event.event);
                 before = each(entry.time, &entry.event.event, coming);
                 limit = before.min(others);
                 taken += 1;
@@ -247,36 +249,37 @@ impl<E: Copy> EventQueue<E> {
     }
 
     #[inline(always)]
-    fn push_to_calendar(&mut self, time: Time, event: E, pushed: u32) {
+    fn push_to_calendar(&mut self, time: Time, event: E, pushed: u32, tag: T) {
         let leaf = self.lines.len();
         // The calendar keeps the order of events of one time.
         if head(time, leaf) < self.heads[(self.leaves + leaf) % NODES] {
-            return self.push_first_to_calendar(time, event, pushed);
+            return self.push_first_to_calendar(time, event, pushed, tag);
         }
-        self.calendar.push(time, Queued { event, pushed });
+        self.calendar.push(time, Queued { event, pushed, tag });
     }
 
     /// Adds an event to the calendar that comes before all others there.
     #[inline(never)]
-    fn push_first_to_calendar(&mut self, time: Time, event: E, pushed: u32) {
+    fn push_first_to_calendar(&mut self, time: Time, event: E, pushed: u32, tag: T) {
         let leaf = self.lines.len();
         if self.heads[self.leaves + leaf] == EMPTY {
             self.calendar.turn_to(time);
         }
-        self.calendar.push(time, Queued { event, pushed });
+        self.calendar.push(time, Queued { event, pushed, tag });
         self.calendar_first = pushed;
         self.set_head(leaf, head(time, leaf));
     }
 
     #[cold]
     #[inline(never)]
-    fn push_overtaking(&mut self, time: Time, event: E, pushed: u32) {
-        self.push_to_calendar(time, event, pushed);
+    fn push_overtaking(&mut self, time: Time, event: E, pushed: u32, tag: T) {
+        self.push_to_calendar(time, event, pushed, tag);
     }
 
     /// Sets the head of a line that is no longer empty.
     #[inline(never)]
-    fn wake(&mut self, leaf: usize, time: Time) {
+    fn wake(&mut self, line: usize, time: Time) {
+        let leaf = line_of(line, self.lines.len());
         self.set_head(leaf, head(time, leaf));
     }
 
@@ -289,7 +292,7 @@ impl<E: Copy> EventQueue<E> {
 
     #[inline(always)]
     fn head_of(&mut self, leaf: usize) -> Head {
-        match self.lines.get(leaf) {
+        match line_at(&self.lines, leaf) {
             Some(line) => (line.queue.get(0)).map_or(EMPTY, |first| head(first.time, leaf)),
             None => {
                 let Some(first) = self.calendar.peek_and(|_| {}) else {
@@ -328,8 +331,8 @@ impl<E: Copy> EventQueue<E> {
 /// across the wrap of 2^32 pushes are resolved wrongly.
 #[cold]
 #[inline(never)]
-fn first_of_tie<E: Copy>(
-    lines: &[DelayLine<E>],
+fn first_of_tie<E: Copy, T: Copy>(
+    lines: &[DelayLine<E, T>],
     calendar_first: u32,
     prompt: usize,
     [a, b]: [Head; 2],
@@ -338,7 +341,7 @@ fn first_of_tie<E: Copy>(
     if leaf_of(least) < prompt {
         return least;
     }
-    let pushed = |head| match lines.get(leaf_of(head)) {
+    let pushed = |head| match line_at(lines, leaf_of(head)) {
         Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
         None => calendar_first,
     };
@@ -346,6 +349,19 @@ fn first_of_tie<E: Copy>(
         true => b,
         false => a,
     }
+}
+
+/// Returns the number of the line with this leaf, or the leaf of the line with this number. It is
+/// no line's number for the leaf of the calendar.
+#[inline(always)]
+fn line_of(leaf: usize, lines: usize) -> usize {
+    lines.wrapping_sub(1).wrapping_sub(leaf)
+}
+
+/// Returns the line with this leaf; `None` for the leaf of the calendar.
+#[inline(always)]
+fn line_at<E, T>(lines: &[DelayLine<E, T>], leaf: usize) -> Option<&DelayLine<E, T>> {
+    lines.get(line_of(leaf, lines.len()))
 }
 
 #[inline(always)]
@@ -385,9 +401,9 @@ mod tests {
             // Times are coarse, so that there are ties.
             let time = now + Span::from_nanos(500 * (rng.uniform() * 40.0) as u64);
             match i as usize % (lines + 2) {
-                0 => events.push(time, i),
+                0 => events.push(time, i, ()),
                 // The numbers include a line that the queue does not have.
-                line => events.push_on(line, time, i),
+                line => events.push_on(line, time, i, ()),
             }
             waiting.push((time, i));
             match i % 100 {
@@ -437,7 +453,7 @@ mod tests {
     }
 
     fn next<E: Copy>(events: &mut EventQueue<E>) -> Option<(Time, E)> {
-        let next = events.peek().map(|(time, event)| (time, *event));
+        let next = events.peek().map(|(time, event, ())| (time, *event));
         events.pop(|_| {});
         next
     }
@@ -455,13 +471,13 @@ mod tests {
             let mut events =
                 EventQueue::new(Span::from_micros(1), Span::from_millis(1), lines, true);
             let at = Time::from_nanos(5);
-            events.push(at, 'a');
-            events.push_on(1, at, 'b');
-            events.push_on(2, at, 'c');
-            events.push_on(3, at, 'd');
-            events.push_on(0, at, 'e');
-            events.push_on(2, at, 'f');
-            events.push(at, 'g');
+            events.push(at, 'a', ());
+            events.push_on(1, at, 'b', ());
+            events.push_on(2, at, 'c', ());
+            events.push_on(3, at, 'd', ());
+            events.push_on(0, at, 'e', ());
+            events.push_on(2, at, 'f', ());
+            events.push(at, 'g', ());
             let pop = || next(&mut events).map(|(_, event)| event);
             std::iter::from_fn(pop).collect::<String>()
         };

@@ -45,7 +45,7 @@ pub struct Outgoing {
     pub number: u32,
 }
 
-/// Why a packet did not reach the other end.
+/// The reason why a packet did not reach the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// A queue dropped the packet.

@@ -36,6 +36,12 @@ impl FlowId {
         self.0
     }
 
+    /// Returns the flow with this number.
+    #[inline(always)]
+    pub const fn of_number(number: u32) -> FlowId {
+        FlowId(number)
+    }
+
     /// Returns the number `flows` after this one.
     #[inline(always)]
     pub const fn nth(self, flows: u32) -> FlowId {

@@ -56,6 +56,7 @@ mod prefetch;
 pub mod steps;
 mod tcp;
 pub mod traffic;
+mod uplink;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -118,7 +119,7 @@ pub fn run(
     })
 }
 
-/// True if the scenario has traffic whose packets the caller sends.
+/// Returns true if the scenario has traffic whose packets the caller sends.
 fn is_external(scenario: &Scenario) -> bool {
     let mut kinds = scenario.traffic.iter().map(|traffic| &traffic.kind);
     kinds.any(|kind| matches!(kind, TrafficKind::External(_)))

@@ -16,7 +16,7 @@ use crate::external::Loss;
 use crate::ids::{FlowId, PairId, StationId};
 use crate::line::Wire;
 use crate::number::small;
-use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
+use crate::packet::{traffic_number, Flags, PackedPacket, Packet};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{stream, Script};
 
@@ -29,7 +29,7 @@ const FETCH_FLOWS: usize = 4000;
 pub enum Hop {
     /// The port of the link with this number.
     Port(u16),
-    /// The line back along the link with this number.
+    /// The reverse direction of the link with this number, for ACKs and other packets that go back.
     Back(u16),
     /// The sink of the flow, over its access link.
     Sink,
@@ -51,8 +51,11 @@ pub struct Pair {
     pub ack_up: Time,
     /// Time at which the link from the first router to the source becomes free.
     pub ack_down: Time,
-    /// Number of the kind of access link; pairs with equal wires have the same number.
+    /// Number of the kind of access link; pairs with equal wires have the same number. It is also
+    /// the number of the delay line for packets that waited for the link from the source.
     pub class: u16,
+    /// Number of the delay line for packets that did not wait for that link.
+    pub prompt_line: u16,
     /// Number of the path between the source and the sink.
     pub path: u16,
     /// The first station of data.
@@ -77,7 +80,7 @@ pub struct TrafficState {
     pub script: Script,
     /// The template of the traffic's packets. Its ECN field is the one of sources without
     /// congestion control.
-    pub packet: Packet,
+    pub packet: PackedPacket,
     /// Header bytes of each packet, which goodput does not count.
     pub header_bytes: u16,
     /// The first of `count` flows, which have consecutive numbers.
@@ -235,20 +238,34 @@ impl NetworkState {
                     hosts.push(name);
                     hosts.len() - 1
                 });
-                network.classes[index].packet.blocks_and_host =
-                    BlocksAndHost::new(NO_BLOCKS, host_number(place));
+                let packet = &mut network.classes[index].packet;
+                *packet = Packet {
+                    host: host_number(place),
+                    ..packet.unpack()
+                }
+                .pack();
             }
         }
         network
     }
 
-    /// Returns the pair of hosts of the packet's flow.
-    #[inline]
-    pub fn pair_of(&self, packet: &Packet) -> &Pair {
-        &self.pairs[self.routes[packet.flow.index()].pair.index()]
+    /// Numbers the prompt delay lines: `prompt_lines` for each kind of access link, behind the
+    /// `late_lines` late ones. The first of a kind is for data.
+    pub fn number_lines(&mut self, late_lines: usize, prompt_lines: usize) {
+        for pair in &mut self.pairs {
+            let line = late_lines + prompt_lines * usize::from(pair.class);
+            // There are no lines at all if there are so many kinds.
+            pair.prompt_line = small(line.min(usize::from(u16::MAX)));
+        }
     }
 
-    /// True if there are so many flows that their state is prefetched ahead of an event.
+    /// Returns the pair of hosts of a flow.
+    #[inline]
+    pub fn pair_of(&self, flow: FlowId) -> &Pair {
+        &self.pairs[self.routes[flow.index()].pair.index()]
+    }
+
+    /// Returns true if there are so many flows that their state is prefetched ahead of an event.
     #[inline]
     pub fn fetches(&self) -> bool {
         self.flows.len() >= FETCH_FLOWS
@@ -366,6 +383,7 @@ impl NetworkState {
                 // Only the first few kinds have delay lines, so that kinds past u16::MAX may share
                 // a number.
                 class: small(class.min(usize::from(u16::MAX))),
+                prompt_line: u16::MAX,
                 path,
                 data_enters,
                 ack_enters,
@@ -417,14 +435,14 @@ impl NetworkState {
             packet: Packet {
                 flow: first,
                 seq: 0,
-                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+                host: 0,
                 bytes: small(traffic.packet.0),
                 connection: 0,
                 traffic_class: TrafficClass::new(traffic.dscp, ecn),
                 flags: Flags::of_udp(),
-                station: StationId::default(),
                 traffic: traffic_number(crate::number::count(index)),
-            },
+            }
+            .pack(),
             header_bytes: small(traffic.header.0),
             first,
             count,

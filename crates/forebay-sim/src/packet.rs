@@ -2,13 +2,10 @@
 
 use forebay_aqm::{Ack, Ecn, TrafficClass};
 
-use crate::ids::{FlowId, StationId};
+use crate::ids::FlowId;
 
 /// Size of a SYN or an ACK without data on the wire, in bytes: the IP and TCP headers.
 pub const HEADER_BYTES: u16 = 40;
-
-/// The index of an ACK without options.
-pub const NO_BLOCKS: u32 = 0x00ff_ffff;
 
 /// A data packet or an ACK. Sequence numbers count packets; 0 is the SYN.
 #[derive(Clone, Copy, Debug)]
@@ -21,53 +18,19 @@ pub struct Packet {
     /// destination here, in 16 bits each. A packet of the caller, with [`Flags::external`], has the
     /// caller's number.
     pub seq: u32,
-    /// The index of an ACK's options, and the number of the host.
-    pub blocks_and_host: BlocksAndHost,
+    /// The number of the named host at both ends, from 1 on; 0 if the flow has its own hosts.
+    pub host: u8,
     /// Size on the wire.
     pub bytes: u16,
     /// Number of the flow's connection to which the packet belongs; packets of an earlier
-    /// connection are ignored.
+    /// connection are ignored. An ACK with options has it among them.
     pub connection: u16,
     /// DSCP and ECN field.
     pub traffic_class: TrafficClass,
     /// Flags of the headers and of the origin.
     pub flags: Flags,
-    /// The next station on the path.
-    pub station: StationId,
     /// The traffic of a data packet as [`traffic_number`] returns it; [`NO_TRAFFIC`] for an ACK.
     pub traffic: u8,
-}
-
-/// The index of an ACK's options in 24 bits, and the number of the host at both ends in 8 bits. A
-/// separate byte for the host would make a packet four bytes larger.
-#[derive(Clone, Copy, Debug)]
-pub struct BlocksAndHost(u32);
-
-impl BlocksAndHost {
-    /// Packs an index of at most [`NO_BLOCKS`] and the number of a named host, from 1 on; 0 if the
-    /// flow has its own hosts.
-    #[inline]
-    pub fn new(blocks: u32, host: u8) -> BlocksAndHost {
-        BlocksAndHost(blocks | u32::from(host) << 24)
-    }
-
-    /// Returns the value with another index of options and the same host.
-    #[inline]
-    pub fn with_blocks(self, blocks: u32) -> BlocksAndHost {
-        BlocksAndHost(blocks | self.0 & !NO_BLOCKS)
-    }
-
-    /// Returns the index of the options, or [`NO_BLOCKS`].
-    #[inline]
-    pub fn blocks(self) -> u32 {
-        self.0 & NO_BLOCKS
-    }
-
-    /// Returns the number of the host; 0 if the flow has its own hosts.
-    #[inline]
-    pub fn host(self) -> u8 {
-        self.0.to_be_bytes()[0]
-    }
 }
 
 /// The traffic number of packets that count for no traffic.
@@ -90,6 +53,8 @@ impl Flags {
     const HOSTS: u8 = 4;
     const ACK: u8 = 8;
     const PUSH: u8 = 16;
+    /// An ACK has options; data never has both of these flags.
+    const OPTIONS: u8 = Flags::ACK | Flags::PUSH;
     const EXTERNAL: u8 = 32;
     const FROM_SINK: u8 = 64;
     const BARE: u8 = 128;
@@ -118,7 +83,7 @@ impl Flags {
         Flags(self.0 | if push { Flags::PUSH } else { 0 })
     }
 
-    /// True if the packet is the last one of a write (PSH).
+    /// Returns true if the packet is the last one of a write (PSH).
     #[inline]
     pub const fn push(self) -> bool {
         self.0 & Flags::PUSH != 0
@@ -131,7 +96,7 @@ impl Flags {
         Flags(self.0 | if bare { Flags::BARE } else { 0 })
     }
 
-    /// True for an ACK without data from the sender of data.
+    /// Returns true for an ACK without data from the sender of data.
     #[inline]
     pub const fn bare(self) -> bool {
         self.0 & Flags::BARE != 0
@@ -143,7 +108,7 @@ impl Flags {
         Flags(self.0 | Flags::HOSTS)
     }
 
-    /// True if [`Packet::seq`] holds the numbers of the hosts.
+    /// Returns true if [`Packet::seq`] holds the numbers of the hosts.
     #[inline]
     pub const fn hosts(self) -> bool {
         self.0 & Flags::HOSTS != 0
@@ -155,81 +120,178 @@ impl Flags {
         Flags(Flags::UDP | Flags::EXTERNAL | if from_sink { Flags::FROM_SINK } else { 0 })
     }
 
+    /// True for an ACK with options.
+    #[inline]
+    pub const fn options(self) -> bool {
+        self.0 & Flags::OPTIONS == Flags::OPTIONS
+    }
+
     /// True if the caller sent the packet.
     #[inline]
     pub const fn external(self) -> bool {
         self.0 & Flags::EXTERNAL != 0
     }
 
-    /// True if the caller sent the packet from the sink of its flow.
+    /// Returns true if the caller sent the packet from the sink of its flow.
     #[inline]
     pub const fn from_sink(self) -> bool {
         self.0 & Flags::FROM_SINK != 0
     }
 
-    /// True if the packet's source has no congestion control.
+    /// Returns true if the packet's source has no congestion control.
     #[inline]
     pub const fn udp(self) -> bool {
         self.0 & Flags::UDP != 0
     }
 
-    /// True for CWR on data and for ECE on an ACK.
+    /// Returns true for CWR on data and for ECE on an ACK.
     #[inline]
     pub const fn ecn_signal(self) -> bool {
         self.0 & Flags::ECN_SIGNAL != 0
     }
 }
 
-impl forebay_aqm::Packet for Packet {
+/// A packet as queues and delay lines hold it. Its fields share two words, so that a packet is
+/// passed in registers, and a move from queue to queue copies words and not eight fields.
+#[derive(Clone, Copy)]
+pub struct PackedPacket {
+    /// The flow in the low 32 bits, and the number of the packet.
+    flow_and_seq: u64,
+    /// From the low end: size in 16 bits, traffic in 8, connection in 16; host, traffic class and
+    /// flags in 8 each. An ACK with options has their index in the bits of traffic and connection.
+    headers: u64,
+}
+
+/// Position of the index of options in the second word.
+const OPTIONS_SHIFT: u32 = 16;
+/// Largest index of options.
+pub const MOST_OPTIONS: u32 = (1 << 24) - 1;
+
+impl Packet {
+    /// Returns the packet as queues hold it.
+    #[inline(always)]
+    pub fn pack(self) -> PackedPacket {
+        PackedPacket {
+            flow_and_seq: u64::from(self.flow.number()) | u64::from(self.seq) << 32,
+            headers: u64::from(self.bytes)
+                | u64::from(self.traffic) << 16
+                | u64::from(self.connection) << 24
+                | u64::from(self.host) << 40
+                | u64::from(self.traffic_class.0) << 48
+                | u64::from(self.flags.0) << 56,
+        }
+    }
+}
+
+impl PackedPacket {
+    /// Returns the flow, or the additional connection of a flow.
+    #[inline(always)]
+    pub fn flow(self) -> FlowId {
+        FlowId::of_number(low_half(self.flow_and_seq))
+    }
+
+    /// Returns the packet with its fields.
+    #[inline(always)]
+    pub fn unpack(self) -> Packet {
+        let [bytes_low, bytes_high, traffic, connection_low, connection_high, host, class, flags] =
+            self.headers.to_le_bytes();
+        let flags = Flags(flags);
+        Packet {
+            flow: self.flow(),
+            seq: low_half(self.flow_and_seq >> 32),
+            host,
+            bytes: u16::from_le_bytes([bytes_low, bytes_high]),
+            connection: u16::from_le_bytes([connection_low, connection_high]),
+            traffic_class: TrafficClass(class),
+            flags,
+            traffic,
+        }
+    }
+
+    /// Returns this ACK with the options at `index`, which is at most [`MOST_OPTIONS`].
+    pub fn with_options(self, index: u32) -> PackedPacket {
+        debug_assert!(index <= MOST_OPTIONS, "the index of options has 24 bits");
+        let rest = self.headers & !(u64::from(MOST_OPTIONS) << OPTIONS_SHIFT);
+        let headers = rest | u64::from(index) << OPTIONS_SHIFT | u64::from(Flags::OPTIONS) << 56;
+        PackedPacket { headers, ..self }
+    }
+
+    /// Returns the index of the options of an ACK that has any.
+    pub fn options(self) -> Option<u32> {
+        let index = low_half(self.headers >> OPTIONS_SHIFT) & MOST_OPTIONS;
+        self.unpack().flags.options().then_some(index)
+    }
+}
+
+/// Returns the low 32 bits.
+#[inline(always)]
+fn low_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+impl forebay_aqm::Packet for PackedPacket {
     fn bytes(&self) -> u32 {
-        u32::from(self.bytes)
+        u32::from(self.unpack().bytes)
     }
     fn flow(&self) -> u64 {
-        u64::from(self.flow.number())
+        u64::from(self.unpack().flow.number())
     }
     fn ecn(&self) -> Ecn {
-        self.traffic_class.ecn()
+        self.unpack().traffic_class.ecn()
     }
     fn dscp(&self) -> u8 {
-        self.traffic_class.dscp()
+        self.unpack().traffic_class.dscp()
     }
     fn hosts(&self) -> (u64, u64) {
         // Flows, addresses of a capture and named hosts of a scenario have separate numberings;
         // these bits keep them apart.
         const CAPTURED: u64 = 1 << 32;
         const NAMED: u64 = 2 << 32;
-        if self.flags.hosts() {
+        let packet = self.unpack();
+        if packet.flags.hosts() {
             let number = |host: u32| CAPTURED | u64::from(host);
-            return (number(self.seq >> 16), number(self.seq & 0xffff));
+            return (number(packet.seq >> 16), number(packet.seq & 0xffff));
         }
-        let host = match self.blocks_and_host.host() {
-            0 => self.flow(),
+        let host = match packet.host {
+            0 => u64::from(packet.flow.number()),
             host => NAMED | u64::from(host),
         };
         (host, host)
     }
     fn traffic(&self) -> Option<u8> {
-        (self.traffic != NO_TRAFFIC).then_some(self.traffic)
+        let packet = self.unpack();
+        let counts = packet.traffic != NO_TRAFFIC && !packet.flags.options();
+        counts.then_some(packet.traffic)
     }
     fn tcp(&self) -> bool {
-        !self.flags.udp()
+        !self.unpack().flags.udp()
     }
     fn ack(&self) -> Option<Ack> {
-        let bare = self.blocks_and_host.blocks() == NO_BLOCKS;
-        (self.flags.0 & Flags::ACK != 0).then_some(Ack {
-            number: self.seq,
+        let packet = self.unpack();
+        let bare = !packet.flags.options();
+        (packet.flags.0 & Flags::ACK != 0).then_some(Ack {
+            number: packet.seq,
             bare,
             // The options may be a count of marks without blocks. Such an ACK carries news as well
             // and must not be thinned out.
             sacks: !bare,
-            ecn: u8::from(self.flags.ecn_signal()),
+            ecn: u8::from(packet.flags.ecn_signal()),
         })
     }
     fn clear_dscp(&mut self) {
-        self.traffic_class = TrafficClass::new(0, self.ecn());
+        let packet = self.unpack();
+        let traffic_class = TrafficClass::new(0, packet.traffic_class.ecn());
+        *self = Packet {
+            traffic_class,
+            ..packet
+        }
+        .pack();
     }
     fn set_ce(&mut self) {
-        self.traffic_class.set_ecn(Ecn::Ce);
+        let mut packet = self.unpack();
+        packet.traffic_class.set_ecn(Ecn::Ce);
+        *self = packet.pack();
     }
 }
 
@@ -237,6 +299,6 @@ impl forebay_aqm::Packet for Packet {
 mod tests {
     #[test]
     fn packets_stay_small() {
-        assert_eq!(std::mem::size_of::<super::Packet>(), 20);
+        assert_eq!(std::mem::size_of::<super::PackedPacket>(), 16);
     }
 }

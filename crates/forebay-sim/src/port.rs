@@ -5,13 +5,13 @@ use forebay_trace::{Bottleneck, Settings};
 use forebay_units::{Rate, Span, Time};
 
 use crate::external::{Logged, QueueAction};
-use crate::packet::{Packet, NO_BLOCKS};
+use crate::packet::{PackedPacket, Packet};
 use crate::steps::{Delay, LinkSteps};
 
 /// A queue with its link, and the propagation delay of the link.
 pub struct Port {
     /// The queue, its transmitter and its recorder.
-    pub bottleneck: Bottleneck<Packet, PortDrops>,
+    pub bottleneck: Bottleneck<PackedPacket, PortDrops>,
     /// The propagation delay at the time that the engine has reached.
     pub delay: Span,
     /// The propagation delay at the time at which a packet's last bit enters the link, which can be
@@ -25,7 +25,7 @@ pub struct Port {
 /// A packet under way on the link.
 pub struct PacketOnLink {
     /// The packet.
-    pub packet: Packet,
+    pub packet: PackedPacket,
     /// The time at which its last bit reaches the far end.
     pub arrives_at: Time,
 }
@@ -33,7 +33,7 @@ pub struct PacketOnLink {
 impl Port {
     /// Creates a port with an empty queue. `steps` are all changes of the link during the run.
     pub fn new(
-        discipline: Queue<Packet>,
+        discipline: Queue<PackedPacket>,
         record: Settings,
         capacity: Capacity,
         delay: Span,
@@ -58,7 +58,7 @@ impl Port {
     /// Takes an arriving packet; true if the link is free and [`send_next`](Port::send_next) is to
     /// be called at once.
     #[inline(always)]
-    pub fn arrive(&mut self, now: Time, packet: Packet) -> bool {
+    pub fn arrive(&mut self, now: Time, packet: PackedPacket) -> bool {
         self.bottleneck.arrive(now, packet)
     }
 
@@ -72,7 +72,7 @@ impl Port {
 
     /// Returns the packet, whose last bit enters the link at `out`, with the time of its arrival.
     #[inline(always)]
-    fn on_the_way(&mut self, packet: Packet, out: Time) -> PacketOnLink {
+    fn on_the_way(&mut self, packet: PackedPacket, out: Time) -> PacketOnLink {
         let arrives_at = self.delays.after(out);
         self.last_arrival = self.last_arrival.max(arrives_at);
         PacketOnLink {
@@ -84,12 +84,13 @@ impl Port {
     /// Takes an arriving packet like [`arrive`](Port::arrive), and logs a packet of the caller if
     /// there is a log.
     #[inline]
-    pub fn arrive_logged(&mut self, now: Time, packet: Packet) -> bool {
+    pub fn arrive_logged(&mut self, now: Time, packet: PackedPacket) -> bool {
         let log = &self.bottleneck.record.sink.log;
         let Some(before) = log.as_ref().map(Vec::len) else {
             return self.arrive(now, packet);
         };
         let is_free = self.arrive(now, packet);
+        let packet = packet.unpack();
         if packet.flags.external() {
             self.log_arrival(before, now, packet);
         }
@@ -121,6 +122,7 @@ impl Port {
         let sent = self.bottleneck.send_next(now)?;
         let (packet, sojourn) = (sent.departure.packet, sent.departure.sojourn);
         if let Some(log) = &mut self.bottleneck.record.sink.log {
+            let packet = packet.unpack();
             if packet.flags.external() {
                 log.push((now, packet, QueueAction::Dequeue(sojourn)));
             }
@@ -163,11 +165,12 @@ pub struct PortDrops {
     pub log: Option<Vec<Logged>>,
 }
 
-impl Sink<Packet> for PortDrops {
-    fn dropped(&mut self, now: Time, packet: Packet, why: DropReason, _class: u8) {
-        let blocks = packet.blocks_and_host.blocks();
-        if blocks != NO_BLOCKS {
-            self.blocks.push(blocks);
+impl Sink<PackedPacket> for PortDrops {
+    fn dropped(&mut self, now: Time, packet: PackedPacket, why: DropReason, _class: u8) {
+        let options = packet.options();
+        let packet = packet.unpack();
+        if let Some(index) = options {
+            self.blocks.push(index);
         } else if packet.flags.external() {
             self.external.push((now, packet, why));
             if let Some(log) = &mut self.log {
@@ -176,9 +179,10 @@ impl Sink<Packet> for PortDrops {
         }
     }
 
-    fn marked(&mut self, now: Time, packet: &Packet, _class: u8) {
+    fn marked(&mut self, now: Time, packet: &PackedPacket, _class: u8) {
+        let packet = packet.unpack();
         if let Some(log) = self.log.as_mut().filter(|_| packet.flags.external()) {
-            log.push((now, *packet, QueueAction::Mark));
+            log.push((now, packet, QueueAction::Mark));
         }
     }
 }

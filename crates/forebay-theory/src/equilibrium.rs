@@ -28,7 +28,7 @@ pub enum Equilibrium {
         /// The probability that the flows need.
         probability: f64,
     },
-    /// At the queue that the law controls to, some flows would need a probability of one or more.
+    /// Some flows would need a probability of one or more at the law's set-point.
     Saturated {
         /// The queue in packets.
         queue_pkts: f64,
@@ -42,8 +42,8 @@ pub enum Equilibrium {
         /// The probability there.
         probability: f64,
     },
-    /// At this queue the law's probability jumps past the one that TCP needs: the loop limit-cycles
-    /// across the discontinuity.
+    /// The law's probability jumps past the one that TCP needs at this queue, so the loop has a
+    /// limit cycle across the discontinuity.
     Jump {
         /// The queue in packets.
         queue_pkts: f64,

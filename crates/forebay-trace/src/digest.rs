@@ -21,7 +21,7 @@ pub struct FloatSummary {
     pub mean: f64,
     /// The root of their mean square.
     pub root_mean_square: f64,
-    /// How many values are not numbers.
+    /// Number of values that are not numbers.
     pub nans: u64,
 }
 

@@ -4,6 +4,7 @@ use forebay_aqm::DropReason;
 use forebay_units::{Rate, Span, Time};
 use hdrhistogram::Histogram;
 
+use crate::delay_counts::DelayCounts;
 use crate::{ClassTrace, LinkTrace, QueuedTraffic, Samples};
 
 /// The times at which a run is sampled and measured.
@@ -19,11 +20,12 @@ pub struct Settings {
 pub struct Recorder {
     settings: Settings,
     samples: Samples,
-    delay_ns: Histogram<u64>,
+    delay_ns: DelayCounts,
     classes: Vec<ClassTrace>,
     /// Index in `classes` of the first class of the current discipline.
     first_class: usize,
     traffic: Vec<QueuedTraffic>,
+    /// Packets forwarded up to the last sample.
     forwarded_packets: u64,
     counts: Counts,
     rate: Rate,
@@ -39,6 +41,7 @@ struct Counts {
     forced: u32,
     overflow: u32,
     marks: u32,
+    departures: u32,
     departed_bytes: u64,
     capacity_bits: f64,
 }
@@ -55,7 +58,7 @@ impl Recorder {
         Recorder {
             settings,
             samples: Samples::default(),
-            delay_ns: delays(),
+            delay_ns: DelayCounts::new(),
             classes: Vec::new(),
             first_class: 0,
             traffic: Vec::new(),
@@ -146,9 +149,9 @@ impl Recorder {
     #[inline]
     pub fn departed(&mut self, now: Time, bytes: u32, sojourn: Span, class: u8) {
         self.counts.departed_bytes += u64::from(bytes);
-        self.forwarded_packets += 1;
+        self.counts.departures += 1;
         if self.in_window(now) {
-            self.delay_ns.saturating_record(sojourn.as_nanos());
+            self.delay_ns.count(sojourn.as_nanos());
             if let Some(class) = self.class(class) {
                 class.delay_ns.saturating_record(sojourn.as_nanos());
             }
@@ -182,6 +185,7 @@ impl Recorder {
     ) {
         self.account_capacity(now);
         let counts = std::mem::take(&mut self.counts);
+        self.forwarded_packets += u64::from(counts.departures);
         let samples = &mut self.samples;
         samples.queue_pkts.push(queue_pkts);
         samples.queue_bytes.push(queue_bytes);
@@ -226,10 +230,10 @@ impl Recorder {
             name: name.into(),
             settings: self.settings,
             samples: self.samples,
-            delay_ns: self.delay_ns,
+            delay_ns: self.delay_ns.histogram(),
             classes: self.classes,
             traffic: self.traffic,
-            forwarded_packets: self.forwarded_packets,
+            forwarded_packets: self.forwarded_packets + u64::from(self.counts.departures),
         }
     }
 }

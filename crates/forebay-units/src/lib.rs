@@ -27,7 +27,7 @@
 //! let law = Example::read(&[("target".into(), Value::Text("5ms".into()))]).unwrap();
 //! assert_eq!(law.target, Span::from_millis(5));
 //! let error = Example::read(&[("taget".into(), Value::Text("5ms".into()))]).unwrap_err();
-//! assert!(error.allowed.contains("did you mean \"target\""));
+//! assert!(error.expected.contains("did you mean \"target\""));
 //!
 //! // 500 bytes at 40 Mbit/s take 100 us.
 //! let (duration, _) = Rate::parse("40Mbit/s").unwrap().transmission(500, 0);
@@ -53,11 +53,11 @@ mod stop;
 
 pub use fnv::Fnv1a;
 pub use param::{
-    in_range, nearest, no_goals, unknown_key, ParamError, ParamSpec, ParamTable, ParamType,
+    in_range, nearest, no_goals, one_of, unknown_key, ParamError, ParamSpec, ParamTable, ParamType,
     ParamValues, Params, Shape, Value,
 };
 pub use quantity::{
-    number_and_unit, unit, unit_names, Allowed, Bytes, Packets, Rate, SetPoint, Span, Time,
+    number_and_unit, unit, unit_names, Bytes, Expected, Packets, Rate, SetPoint, Span, Time,
 };
 pub use ring::Ring;
 pub use rng::Rng;

@@ -45,39 +45,84 @@ impl std::fmt::Display for Value {
 }
 
 /// An error in a parameter, with its facts.
+///
+/// Every message about a parameter has one form, which [`Display`](std::fmt::Display) gives it:
+///
+/// ```
+/// use forebay_units::ParamError;
+///
+/// let rate = ParamError::new("rate", "\"40furlongs\"", "a rate, such as \"40Mbit/s\"");
+/// let text = "rate: \"40furlongs\" is not valid; expected a rate, such as \"40Mbit/s\"";
+/// assert_eq!(rate.to_string(), text);
+/// let missing = ParamError::missing("rate", "a rate, such as \"40Mbit/s\"");
+/// assert_eq!(missing.to_string(), "rate: missing; expected a rate, such as \"40Mbit/s\"");
+/// let both = ParamError::new("trace", "\"lte\"", "either a rate or a trace")
+///     .because("cannot be combined with a rate");
+/// let text = "trace: \"lte\" cannot be combined with a rate; expected either a rate or a trace";
+/// assert_eq!(both.to_string(), text);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParamError {
     /// The key of the parameter.
     pub key: String,
-    /// The wrong value, as text.
-    pub found: String,
-    /// A description of the values that are allowed.
-    pub allowed: String,
+    /// The wrong value, as text; empty if the error is not about one value.
+    pub value: String,
+    /// The fault, as a phrase that follows the value, such as "is not valid", or a whole clause if
+    /// there is no value.
+    pub reason: String,
+    /// A description of a correct value, as a noun phrase.
+    pub expected: String,
 }
 
 impl ParamError {
-    /// Creates an error about the parameter `key` with the value `found`, where `allowed` describes
+    /// Creates an error about the parameter `key`, whose value is not valid; `expected` describes
     /// the valid values.
     pub fn new(
         key: impl Into<String>,
-        found: impl ToString,
-        allowed: impl Into<String>,
+        value: impl ToString,
+        expected: impl Into<String>,
     ) -> ParamError {
         ParamError {
             key: key.into(),
-            found: found.to_string(),
-            allowed: allowed.into(),
+            value: value.to_string(),
+            reason: "is not valid".to_owned(),
+            expected: expected.into(),
         }
+    }
+
+    /// Creates an error about the parameter `key`, which is required and missing.
+    pub fn missing(key: impl Into<String>, expected: impl Into<String>) -> ParamError {
+        ParamError::stated(key, "missing", expected)
+    }
+
+    /// Creates an error about the parameter `key` that concerns no single value; `reason` states
+    /// the fault.
+    pub fn stated(
+        key: impl Into<String>,
+        reason: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> ParamError {
+        ParamError::new(key, "", expected).because(reason)
+    }
+
+    /// Replaces the fault, which is that the value is not valid, by another phrase.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<String>) -> ParamError {
+        self.reason = reason.into();
+        self
     }
 }
 
 impl std::fmt::Display for ParamError {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(
-            f,
-            "{}: found {}, allowed: {}",
-            self.key, self.found, self.allowed
-        )
+        let ParamError {
+            key,
+            value,
+            reason,
+            expected,
+        } = self;
+        let space = if value.is_empty() { "" } else { " " };
+        write!(f, "{key}: {value}{space}{reason}; expected {expected}")
     }
 }
 
@@ -128,13 +173,13 @@ pub trait ParamType: Sized {
     /// The base unit of the range: "s", "bit/s", "B" or "p"; "" for a dimensionless number, a flag
     /// or a text.
     const UNIT: &'static str = "";
-    /// A description of the values that are allowed, for error messages.
-    const ALLOWED: &'static str;
+    /// A description of the valid values as a noun phrase, for error messages.
+    const EXPECTED: &'static str;
 
     /// Converts a value to this type.
     ///
     /// # Errors
-    /// If `value` is not of this type. The text describes the values that are allowed.
+    /// If `value` is not of this type. The text describes the valid values.
     fn from_value(value: &Value) -> Result<Self, String>;
     /// Returns the value in the notation of a scenario.
     fn to_value(&self) -> Value;
@@ -157,7 +202,7 @@ pub trait ParamType: Sized {
 ///     }
 /// }
 /// assert_eq!(Framing::from_value(&Value::Text("atm".into())), Ok(Framing::Atm));
-/// assert_eq!(Framing::ALLOWED, "none, atm");
+/// assert_eq!(Framing::EXPECTED, "one of none, atm");
 /// ```
 #[macro_export]
 macro_rules! words {
@@ -178,12 +223,12 @@ macro_rules! words {
         impl $crate::ParamType for $name {
             const SHAPE: $crate::Shape =
                 $crate::Shape::Word(&[$first_word $(, $word)*]);
-            const ALLOWED: &'static str = concat!($first_word $(, ", ", $word)*);
+            const EXPECTED: &'static str = concat!("one of ", $first_word $(, ", ", $word)*);
             fn from_value(value: &$crate::Value) -> Result<$name, String> {
                 match value {
                     $crate::Value::Text(text) if text == $first_word => Ok($name::$first),
                     $($crate::Value::Text(text) if text == $word => Ok($name::$variant),)*
-                    _ => Err(<$name as $crate::ParamType>::ALLOWED.to_owned()),
+                    _ => Err(<$name as $crate::ParamType>::EXPECTED.to_owned()),
                 }
             }
             fn to_value(&self) -> $crate::Value {
@@ -199,11 +244,11 @@ macro_rules! words {
 
 impl ParamType for bool {
     const SHAPE: Shape = Shape::Flag;
-    const ALLOWED: &'static str = "true or false";
+    const EXPECTED: &'static str = "true or false";
     fn from_value(value: &Value) -> Result<bool, String> {
         match value {
             Value::Flag(v) => Ok(*v),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -213,12 +258,12 @@ impl ParamType for bool {
 
 impl ParamType for f64 {
     const SHAPE: Shape = Shape::Number;
-    const ALLOWED: &'static str = "a number";
+    const EXPECTED: &'static str = "a number";
     fn from_value(value: &Value) -> Result<f64, String> {
         match value {
             Value::Number(v) if v.is_finite() => Ok(*v),
             Value::Integer(v) => Ok(*v as f64),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -240,9 +285,9 @@ fn whole(value: &Value) -> Option<i64> {
 
 impl ParamType for i64 {
     const SHAPE: Shape = Shape::Integer;
-    const ALLOWED: &'static str = "a whole number";
+    const EXPECTED: &'static str = "a whole number";
     fn from_value(value: &Value) -> Result<i64, String> {
-        whole(value).ok_or_else(|| Self::ALLOWED.into())
+        whole(value).ok_or_else(|| Self::EXPECTED.into())
     }
     fn to_value(&self) -> Value {
         Value::Integer(*self)
@@ -254,10 +299,15 @@ impl ParamType for i64 {
 
 impl ParamType for u32 {
     const SHAPE: Shape = Shape::Integer;
-    const ALLOWED: &'static str = "a whole number";
+    const EXPECTED: &'static str = "a non-negative whole number";
     fn from_value(value: &Value) -> Result<u32, String> {
-        let whole = whole(value).and_then(|whole| u32::try_from(whole).ok());
-        whole.ok_or_else(|| Self::ALLOWED.into())
+        match whole(value) {
+            Some(whole) if whole > i64::from(u32::MAX) => {
+                Err(format!("a whole number of at most {}", u32::MAX))
+            }
+            Some(whole) => u32::try_from(whole).map_err(|_| Self::EXPECTED.into()),
+            None => Err(Self::EXPECTED.into()),
+        }
     }
     fn to_value(&self) -> Value {
         Value::Integer(i64::from(*self))
@@ -272,11 +322,11 @@ macro_rules! quantity {
         impl ParamType for $type {
             const SHAPE: Shape = Shape::Quantity;
             const UNIT: &'static str = $unit;
-            const ALLOWED: &'static str = <$type>::ALLOWED;
+            const EXPECTED: &'static str = <$type>::EXPECTED;
             fn from_value(value: &Value) -> Result<Self, String> {
                 match value {
                     Value::Text(text) => <$type>::parse(text),
-                    _ => Err(Self::ALLOWED.into()),
+                    _ => Err(Self::EXPECTED.into()),
                 }
             }
             fn to_value(&self) -> Value {
@@ -294,15 +344,15 @@ quantity!(Rate, "bit/s", |v| v.as_bps() as f64);
 quantity!(Bytes, "B", |v| v.0 as f64);
 quantity!(Packets, "p", |v| v.0);
 
-/// A declared range applies to a length in packets. A delay has the range in [`SetPoint::ALLOWED`].
+/// A declared range applies to a length in packets. A delay has the range in [`SetPoint::EXPECTED`].
 impl ParamType for SetPoint {
     const SHAPE: Shape = Shape::Quantities(&["p", "s"]);
     const UNIT: &'static str = "p";
-    const ALLOWED: &'static str = SetPoint::ALLOWED;
+    const EXPECTED: &'static str = SetPoint::EXPECTED;
     fn from_value(value: &Value) -> Result<SetPoint, String> {
         match value {
             Value::Text(text) => SetPoint::parse(text),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
     fn to_value(&self) -> Value {
@@ -320,9 +370,9 @@ impl ParamType for SetPoint {
 impl<T: ParamType> ParamType for Vec<T> {
     const SHAPE: Shape = Shape::List;
     const UNIT: &'static str = T::UNIT;
-    const ALLOWED: &'static str = T::ALLOWED;
+    const EXPECTED: &'static str = T::EXPECTED;
     fn from_value(value: &Value) -> Result<Vec<T>, String> {
-        let list_of = |_| format!("{}, or a list of such", T::ALLOWED);
+        let list_of = |_| format!("{}, or a list of them", T::EXPECTED);
         match value {
             Value::List(items) if items.is_empty() => Err(list_of(String::new())),
             Value::List(items) => items
@@ -354,17 +404,17 @@ pub struct ParamSpec {
     pub unit: &'static str,
     /// The notation of the value.
     pub shape: Shape,
-    /// A description of the values that are allowed, without the range.
-    pub allowed: &'static str,
+    /// A description of the valid values, without the range.
+    pub expected: &'static str,
     /// Returns the value used when the key is absent; an example if the key is required.
     pub default: &'static (dyn Fn() -> Value + Send + Sync),
     /// Returns the default in base units; `None` for flags and texts.
     pub default_base: &'static (dyn Fn() -> Option<f64> + Send + Sync),
     /// True if the key must be present.
     pub required: bool,
-    /// The smallest value that is allowed, in base units.
+    /// The smallest valid value, in base units.
     pub min: f64,
-    /// The largest value that is allowed, in base units.
+    /// The largest valid value, in base units.
     pub max: f64,
     /// The sentences that describe the parameter.
     pub doc: &'static str,
@@ -403,7 +453,7 @@ pub trait Params: Sized + Clone {
         }
         for spec in Self::SPECS {
             if spec.required && !values.iter().any(|(name, _)| name == spec.name) {
-                return Err(ParamError::new(spec.name, "nothing", spec.allowed));
+                return Err(ParamError::missing(spec.name, spec.expected));
             }
         }
         Ok(params)
@@ -432,7 +482,11 @@ pub fn in_range<T: ParamType>(spec: &ParamSpec, value: &T, raw: &Value) -> Resul
         Some((low, high)) if !(low >= spec.min && high <= spec.max) => Err(ParamError::new(
             spec.name,
             raw,
-            format!("{} to {}", base(spec.min, spec), base(spec.max, spec)),
+            format!(
+                "a value from {} to {}",
+                base(spec.min, spec),
+                base(spec.max, spec)
+            ),
         )),
         _ => Ok(()),
     }
@@ -457,12 +511,31 @@ pub fn no_goals(goals: &[(String, Value)]) -> Result<(), ParamError> {
 /// a suggestion.
 pub fn unknown_key<'a>(key: &str, declared: impl Iterator<Item = &'a str>) -> ParamError {
     let declared: Vec<&str> = declared.collect();
-    let allowed = match nearest(key, &declared) {
-        None if declared.is_empty() => "none".to_owned(),
-        Some(near) => format!("{} (did you mean {near:?}?)", declared.join(", ")),
-        None => declared.join(", "),
+    let expected = match declared.as_slice() {
+        [] => "no parameters".to_owned(),
+        names => one_of(names, key),
     };
-    ParamError::new(key, "a key that is not known here", allowed)
+    ParamError::stated(key, "unknown key", expected)
+}
+
+/// Returns a description of a value that is one of `names`, for error messages. The name most
+/// similar to `word`, which is none of them, is a suggestion.
+///
+/// ```
+/// use forebay_units::one_of;
+///
+/// assert_eq!(one_of(&["pi", "red"], "rde"), "one of pi, red (did you mean \"red\"?)");
+/// assert_eq!(one_of(&["pi"], "po"), "pi");
+/// ```
+pub fn one_of(names: &[&str], word: &str) -> String {
+    if let [name] = names {
+        return (*name).to_owned();
+    }
+    let list = format!("one of {}", names.join(", "));
+    match nearest(word, names) {
+        Some(near) if near != word => format!("{list} (did you mean {near:?}?)"),
+        _ => list,
+    }
 }
 
 /// Returns the element of `words` most similar to `word`; `None` if none is similar enough for a
@@ -516,7 +589,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
 /// assert_eq!(Example::defaults().target, Packets(50.0));
 /// ```
 /// The range is in base units and applies to types that have a size; without a range every size is
-/// allowed. `, required` after the range makes the key compulsory; its default is then an example.
+/// valid. `, required` after the range makes the key compulsory; its default is then an example.
 #[macro_export]
 macro_rules! params {
     (
@@ -541,7 +614,7 @@ macro_rules! params {
                     name: stringify!($field),
                     unit: <$type as $crate::ParamType>::UNIT,
                     shape: <$type as $crate::ParamType>::SHAPE,
-                    allowed: <$type as $crate::ParamType>::ALLOWED,
+                    expected: <$type as $crate::ParamType>::EXPECTED,
                     default: &|| <$type as $crate::ParamType>::to_value(&$default),
                     default_base: &|| {
                         <$type as $crate::ParamType>::extent(&$default).map(|(low, _)| low)
@@ -571,8 +644,8 @@ macro_rules! params {
                 $(
                     if name == stringify!($field) {
                         let parsed = <$type as $crate::ParamType>::from_value(value)
-                            .map_err(|allowed| {
-                                $crate::ParamError::new(name, value, allowed)
+                            .map_err(|expected| {
+                                $crate::ParamError::new(name, value, expected)
                             })?;
                         $crate::in_range(spec, &parsed, value)?;
                         self.$field = parsed;
@@ -650,16 +723,32 @@ mod tests {
     }
 
     #[test]
-    fn errors_state_the_key_the_value_and_what_is_allowed() {
+    fn errors_state_the_key_the_value_and_what_is_expected() {
         let error = Sample::read(&values("gain", Value::Number(1.5))).unwrap_err();
-        assert_eq!(error.to_string(), "gain: found 1.5, allowed: 0 to 1");
+        assert_eq!(
+            error.to_string(),
+            "gain: 1.5 is not valid; expected a value from 0 to 1"
+        );
         let error = Sample::read(&values("gian", Value::Number(0.5))).unwrap_err();
-        assert!(error.allowed.contains("did you mean \"gain\""), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "gian: unknown key; expected one of target, interval, gain, gentle, rtt, rate \
+             (did you mean \"gain\"?)"
+        );
         let error = Sample::read(&values("interval", Value::Integer(5))).unwrap_err();
-        assert!(error.allowed.contains("15ms"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "interval: 5 is not valid; expected a time with its unit, such as \"15ms\" \
+             (ns, us, ms, s, min, h)"
+        );
         let error = Sample::read(&values("gain", Value::Number(f64::NAN))).unwrap_err();
-        assert_eq!(error.allowed, "a number");
-        assert_eq!(Sample::read(&[]).unwrap_err().key, "rate");
+        assert_eq!(error.expected, "a number");
+        let error = Sample::read(&[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "rate: missing; expected a rate with its unit, such as \"45Mbit/s\" \
+             (bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s)"
+        );
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Sub<Span> for Time {
 }
 
 impl Span {
-    /// No time.
+    /// A span of zero.
     pub const ZERO: Span = Span(0);
     /// The longest duration, about 584 years.
     pub const MAX: Span = Span(u64::MAX);
@@ -283,7 +283,7 @@ impl Rate {
 
 /// The error of a text that is not a quantity of the expected kind: a description of those that
 /// are.
-pub type Allowed = String;
+pub type Expected = String;
 
 /// Names of units, each with its size.
 type UnitNames = &'static [(&'static str, f64)];
@@ -383,73 +383,73 @@ fn whole(x: f64) -> Option<u64> {
 
 impl Span {
     /// A description of the texts that are times.
-    pub const ALLOWED: &'static str =
+    pub const EXPECTED: &'static str =
         r#"a time with its unit, such as "15ms" (ns, us, ms, s, min, h)"#;
 
     /// Parses a time such as `"15ms"`.
     ///
     /// # Errors
     /// If the text is not a time with its unit. The error describes those that are.
-    pub fn parse(text: &str) -> Result<Span, Allowed> {
+    pub fn parse(text: &str) -> Result<Span, Expected> {
         scaled(text, TIMES)
             .and_then(whole)
             .map(Span)
-            .ok_or_else(|| Self::ALLOWED.into())
+            .ok_or_else(|| Self::EXPECTED.into())
     }
 }
 
 impl Rate {
     /// A description of the texts that are rates.
-    pub const ALLOWED: &'static str =
+    pub const EXPECTED: &'static str =
         r#"a rate with its unit, such as "45Mbit/s" (bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s)"#;
 
     /// Parses a rate such as `"40Mbit/s"` or `"40Mbps"`.
     ///
     /// # Errors
     /// If the text is not a rate with its unit. The error describes those that are.
-    pub fn parse(text: &str) -> Result<Rate, Allowed> {
+    pub fn parse(text: &str) -> Result<Rate, Expected> {
         scaled(text, RATES)
             .and_then(whole)
             .map(Rate)
-            .ok_or_else(|| Self::ALLOWED.into())
+            .ok_or_else(|| Self::EXPECTED.into())
     }
 }
 
 impl Bytes {
     /// A description of the texts that are sizes.
-    pub const ALLOWED: &'static str =
+    pub const EXPECTED: &'static str =
         r#"a size with its unit, such as "500B" (B, kB, MB, GB, KiB, MiB, GiB)"#;
 
     /// Parses a size such as `"500B"`, `"64kB"` or `"1MiB"`.
     ///
     /// # Errors
     /// If the text is not a size with its unit. The error describes those that are.
-    pub fn parse(text: &str) -> Result<Bytes, Allowed> {
+    pub fn parse(text: &str) -> Result<Bytes, Expected> {
         scaled(text, SIZES)
             .and_then(whole)
             .map(Bytes)
-            .ok_or_else(|| Self::ALLOWED.into())
+            .ok_or_else(|| Self::EXPECTED.into())
     }
 }
 
 impl Packets {
     /// A description of the texts that are queue lengths.
-    pub const ALLOWED: &'static str = r#"a number of packets, such as "200p""#;
+    pub const EXPECTED: &'static str = r#"a number of packets, such as "200p""#;
 
     /// Parses a queue length such as `"200p"`.
     ///
     /// # Errors
     /// If the text is not a number of packets. The error describes those that are.
-    pub fn parse(text: &str) -> Result<Packets, Allowed> {
+    pub fn parse(text: &str) -> Result<Packets, Expected> {
         scaled(text, QUEUES)
             .map(Packets)
-            .ok_or_else(|| Self::ALLOWED.into())
+            .ok_or_else(|| Self::EXPECTED.into())
     }
 }
 
 impl SetPoint {
     /// A description of the texts that are set-points.
-    pub const ALLOWED: &'static str =
+    pub const EXPECTED: &'static str =
         r#"a queue length such as "200p", or a queuing delay such as "15ms" (at most 1000s)"#;
     const LONGEST: Span = Span::from_secs(1000);
 
@@ -457,13 +457,13 @@ impl SetPoint {
     ///
     /// # Errors
     /// If the text is neither, or the delay is above 1000 s. The error describes those that are.
-    pub fn parse(text: &str) -> Result<SetPoint, Allowed> {
+    pub fn parse(text: &str) -> Result<SetPoint, Expected> {
         if let Ok(Packets(packets)) = Packets::parse(text) {
             return Ok(SetPoint::Packets(packets));
         }
         match Span::parse(text) {
             Ok(delay) if delay <= Self::LONGEST => Ok(SetPoint::Delay(delay)),
-            _ => Err(Self::ALLOWED.into()),
+            _ => Err(Self::EXPECTED.into()),
         }
     }
 

@@ -4,8 +4,10 @@
 /// A queue of values in the order in which they were pushed. Its capacity is a power of two.
 #[derive(Clone, Debug, Default)]
 pub struct Ring<T> {
-    /// The slots: a power of two, or none.
+    /// The slots that have been used. If there are fewer than `capacity`, no value has wrapped.
     slots: Vec<T>,
+    /// The number of slots: a power of two, or none.
+    capacity: usize,
     /// The number of values popped, modulo 2^64.
     popped: usize,
     /// The number of values pushed, modulo 2^64.
@@ -18,6 +20,7 @@ impl<T: Copy> Ring<T> {
     pub const fn new() -> Ring<T> {
         Ring {
             slots: Vec::new(),
+            capacity: 0,
             popped: 0,
             pushed: 0,
         }
@@ -41,27 +44,37 @@ impl<T: Copy> Ring<T> {
         if position >= self.len() {
             return None;
         }
-        let at = self.popped.wrapping_add(position) & self.slots.len().wrapping_sub(1);
-        self.slots.get(at)
+        self.slots
+            .get(self.slot(self.popped.wrapping_add(position)))
     }
 
     /// Returns the first values that are contiguous in memory: at least one, unless the queue is
     /// empty.
     #[inline(always)]
     pub fn front(&self) -> &[T] {
-        let first = self.popped & self.slots.len().wrapping_sub(1);
+        let first = self.slot(self.popped);
         let contiguous = self.slots.get(first..).unwrap_or_default();
         contiguous.get(..self.len()).unwrap_or(contiguous)
+    }
+
+    /// Returns the index in `slots` of the value with this number.
+    #[inline(always)]
+    fn slot(&self, number: usize) -> usize {
+        number & self.capacity.wrapping_sub(1)
     }
 
     /// Appends a value.
     #[inline(always)]
     pub fn push(&mut self, value: T) {
-        if self.len() == self.slots.len() {
-            self.grow(value);
+        if self.len() == self.capacity {
+            self.grow();
         }
-        let at = self.pushed & (self.slots.len().wrapping_sub(1));
-        self.slots[at] = value;
+        // The value is not passed to a function, so that it need not be in memory.
+        let at = self.slot(self.pushed);
+        match self.slots.get_mut(at) {
+            Some(slot) => *slot = value,
+            None => self.slots.push(value),
+        }
         self.pushed = self.pushed.wrapping_add(1);
     }
 
@@ -90,24 +103,25 @@ impl<T: Copy> Ring<T> {
     /// move by one slot.
     pub fn remove(&mut self, position: usize) -> Option<T> {
         let value = *self.get(position)?;
-        let mask = self.slots.len().wrapping_sub(1);
         for earlier in (0..position).rev() {
-            let at = self.popped.wrapping_add(earlier);
-            self.slots[at.wrapping_add(1) & mask] = self.slots[at & mask];
+            let number = self.popped.wrapping_add(earlier);
+            let (at, next) = (self.slot(number), self.slot(number.wrapping_add(1)));
+            self.slots[next] = self.slots[at];
         }
         self.pop();
         Some(value)
     }
 
-    /// Doubles the number of slots; the free ones contain `filler`.
+    /// Doubles the number of slots.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, filler: T) {
+    fn grow(&mut self) {
         let len = self.len();
-        let mut slots = Vec::with_capacity((2 * len).max(4));
+        let capacity = (2 * len).max(4);
+        let mut slots = Vec::with_capacity(capacity);
         slots.extend((0..len).filter_map(|position| self.get(position).copied()));
-        slots.resize((2 * len).max(4), filler);
-        (self.slots, self.popped, self.pushed) = (slots, 0, len);
+        (self.slots, self.capacity) = (slots, capacity);
+        (self.popped, self.pushed) = (0, len);
     }
 }
 

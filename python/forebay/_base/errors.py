@@ -93,7 +93,7 @@ class ParameterError(ScenarioError):
         """Return the message with another label, such as "--store", in place of the name."""
         label = f"{label}: {self.item}" if self.item else label
         if self.value is None:
-            return f"{label} is missing; expected {self.expected}"
+            return f"{label}: missing; expected {self.expected}"
         value = f'"{self.value}"' if isinstance(self.value, str | PathLike) else f"{self.value}"
         fault, reason = f"{value} is not valid", self.reason
         if reason.startswith("("):

@@ -90,7 +90,7 @@ MORE_IS_BETTER = {"goodput_bps", "jain", "utilisation", "video_rate_bps", "forwa
 
 
 def check_metrics(
-    names: Iterable[str], allowed: Collection[str] = METRICS.keys(), key: str = "metric"
+    names: Iterable[str], choices: Collection[str] = METRICS.keys(), key: str = "metric"
 ) -> None:
     """Check that each name is that of a metric.
 
@@ -98,7 +98,7 @@ def check_metrics(
     ----------
     names : Iterable[str]
         The names.
-    allowed : Collection[str], default METRICS.keys()
+    choices : Collection[str], default METRICS.keys()
         The metrics to choose from.
     key : str, default 'metric'
         Name of the parameter, for the error.
@@ -106,12 +106,11 @@ def check_metrics(
     Raises
     ------
     ParameterError
-        If a name is not in `allowed`.
+        If a name is not in `choices`.
     """
     for name in names:
-        if name not in allowed:
-            reason = words.hint(name, allowed).strip()
-            raise ParameterError(key, name, ", ".join(allowed), reason=reason)
+        if name not in choices:
+            raise ParameterError(key, name, words.one_of(choices, name))
 
 
 def with_interval(mean: float, half_width: float) -> str:

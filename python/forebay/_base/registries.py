@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 
 if TYPE_CHECKING:
     from forebay._native import LawEntry, ParamInfo, RegistryEntry, SenderEntry
@@ -39,13 +40,18 @@ def law(name: str) -> LawEntry:
         If there is no such law.
     """
     if name not in laws():
-        raise ParameterError("law", name, ", ".join(laws()))
+        raise ParameterError("law", name, one_of(laws(), name))
     return laws()[name]
 
 
 def title_of(name: str) -> str:
     """Return a law's name in prose, such as "PI-PD" for "pi-pd"; any other name as it is."""
     return laws()[name]["short_title"] if name in laws() else name
+
+
+def titles_in(text: str) -> str:
+    """Return the cell of a table with laws' names in prose, such as "PI − RED" for "pi − red"."""
+    return " − ".join(map(title_of, text.split(" − ")))
 
 
 @cache

@@ -124,6 +124,27 @@ def hint(name: str, candidates: Iterable[str], limit: int = 1) -> str:
     return f" (did you mean {named}?)" if near else ""
 
 
+def one_of(names: Iterable[str], name: object = "") -> str:
+    """Return the description of a value that is one of some names, for an error message.
+
+    Parameters
+    ----------
+    names : Iterable[str]
+        The names to choose from.
+    name : object, optional
+        The unknown name; a similar one of `names` is proposed in its place.
+
+    Returns
+    -------
+    str
+        For example "one of codel, pie (did you mean "pie"?)"; a single name stands for itself.
+    """
+    known = list(names)
+    if len(known) == 1:
+        return known[0]
+    return f"one of {', '.join(known)}{hint(str(name), known)}"
+
+
 #: A word of a command line, with its quotes.
 WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 

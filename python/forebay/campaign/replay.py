@@ -20,6 +20,7 @@ from forebay._base import progress, quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
 from forebay._base.temporary import temporary_folder
+from forebay._base.words import one_of
 from forebay._native import ScenarioError
 from forebay.campaign import claims
 from forebay.campaign.claims import Claim, Paper, PaperExperiment
@@ -90,7 +91,7 @@ class Measured:
         """Return the index of a law, or raise `ScenarioError`."""
         laws = self.result.plan.laws
         if label not in laws:
-            raise ScenarioError(f'law: "{label}" is not in the scenario; it has {", ".join(laws)}')
+            raise ParameterError("law", label, one_of(laws, label), reason="not in the scenario")
         return laws.index(label)
 
     def values(self, measure: str, law: str, point: str, window: Window | None) -> Floats:
@@ -483,7 +484,7 @@ def plan(
     chosen = [candidate for candidate in papers if paper in (ALL, candidate.name)]
     if not chosen:
         names = [*(candidate.name for candidate in papers), ALL]
-        raise ParameterError("PAPER", paper, ", ".join(names))
+        raise ParameterError("PAPER", paper, one_of(names, paper))
     by = engines.named(engine)
     check_repeatable(by)
     planned = [

@@ -173,7 +173,8 @@ def study(
 ) -> Study:
     """Return the runs of a study; those that the store does not have are made.
 
-    What has finished is in the store, also after an error or Ctrl-C, and the same call goes on.
+    Finished runs are in the store, also after an error or Ctrl-C, and the same call resumes the
+    study.
 
     Parameters
     ----------
@@ -218,13 +219,13 @@ def study(
     if state.error is not None:
         raise state.error
     if state.stopped:
-        raise RuntimeError(f"{state.stopped}: the same call goes on")
+        raise RuntimeError(f"{state.stopped}; repeat the call to resume the study")
     points.list_runs(runs)
     return Study(points, runs, state.seeds)
 
 
 def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
-    """Return a context with the workers of a name.
+    """Return a context manager that starts and stops the workers of a study.
 
     Parameters
     ----------

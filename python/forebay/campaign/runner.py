@@ -103,6 +103,7 @@ class Done:
     stopped: str = ""
 
     def __add__(self, more: Done) -> Done:
+        """Return the work of both together."""
         count, stopped = self.count + more.count, self.stopped or more.stopped
         return Done(self.rows + more.rows, self.outputs + more.outputs, count, stopped)
 
@@ -239,6 +240,7 @@ class Threads:
                     yield task.take()
 
     def __str__(self) -> str:
+        """Return the number of threads in words, such as "4 threads"."""
         return f"{self.threads} {'thread' if self.threads == 1 else 'threads'}"
 
 
@@ -403,7 +405,7 @@ def make(
                 closing(workers.make(tasks, stop)) as ended_runs,
             ):
                 for done in ended_runs:
-                    # Before the store has the run, as it would not be made again.
+                    # Before the run is stored, since a stored run would not be repeated.
                     if folder is not None:
                         for outputs in done.outputs:
                             outputs.write(folder / OUTPUTS)
@@ -487,6 +489,7 @@ class Tasks:
         self.total = points.configs * seeds if isinstance(seeds, int) else sum(seeds.values())
 
     def __iter__(self) -> Iterator[Task]:
+        """Yield the tasks that are left, part by part. Raises `ScenarioError`."""
         total, listed = 0, []
         known_list = self._points.kept_list(self._store)
         for numbers in self._points.parts():

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import polars as pl
 
-from forebay._base import quantities, statistics, words
+from forebay._base import quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
+from forebay._base.words import one_of
 from forebay.campaign.study_points import seed_counts
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_files import again
@@ -135,7 +136,7 @@ class Study:
     def runs(self) -> Iterator[tuple[Plan, Run]]:
         """Yield every run that has ended, in the order of points, laws and seeds.
 
-        Each comes with the plan that its point and law are numbers of.
+        Each run comes with a plan, of which its point and its law are indices.
         """
         for numbers in self.points.parts():
             if self.partial and not self.points.gains.ready(numbers):
@@ -172,7 +173,10 @@ class Study:
         return rows.with_columns(pl.col("law").cast(pl.String)).collect()
 
     def _law(self) -> pl.Expr:
-        """Return the label of a law by its number; labels sort as the laws do."""
+        """Return an expression that replaces the index of a law by its label.
+
+        Labels sort in the order of the laws.
+        """
         labels = self.points.laws
         by_number = dict(enumerate(labels))
         return pl.col("law").replace_strict(by_number, return_dtype=pl.Enum(labels))
@@ -205,9 +209,8 @@ class Study:
         check_metrics(metrics)
         for axis in axes:
             if axis not in self.axes:
-                expected = ", ".join(self.axes) or "none, since the scenario has no sweep"
-                reason = words.hint(axis, self.axes).strip()
-                raise ParameterError("axis", axis, expected, reason=reason)
+                expected = one_of(self.axes, axis) if self.axes else "a scenario with a sweep"
+                raise ParameterError("axis", axis, expected)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
@@ -383,7 +386,7 @@ class Study:
         from forebay.campaign import study_page as page  # loads matplotlib
 
         if kind not in (kinds := get_args(StudyPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         keys = quantities.listed(axes) or self.varied
         if not keys or (kind == "heat" and len(keys) != 2):
             expected = "two axes" if kind == "heat" else "an axis"
@@ -393,7 +396,7 @@ class Study:
             metric = next((name for name, _ in usual), "delay_p95_s")
         if self.cells(metric, *keys).is_empty():
             valued = dict.fromkeys(name for name, _ in self.means(list(METRICS)))
-            expected = ", ".join(valued) or "a run that has ended"
+            expected = one_of(valued) if valued else "a run that has ended"
             raise ParameterError("metric", metric, expected, reason="no run has a value of it")
         if kind == "heat":
             return page.heat(self, metric, *keys)
@@ -532,7 +535,7 @@ def _explained(table: pl.DataFrame, axes: list[str]) -> float:
 
 
 def _rbd_fast(table: pl.DataFrame, axes: list[str]) -> list[float]:
-    """Return the first-order index of each axis of a sample."""
+    """Return the first-order Sobol index of each axis of a sampled sweep, by RBD-FAST."""
     from SALib.analyze import rbd_fast  # type: ignore[import-untyped]
 
     # The method only sorts by the values, so ranks are enough, and texts have them, too.

@@ -293,6 +293,7 @@ class Points:
         self._prototypes = [law.source for law in first.points[0].laws if law.kind is None]
 
     def __len__(self) -> int:
+        """Return the number of points."""
         return len(self.sweep)
 
     def _trial(self) -> list[Row]:

@@ -19,7 +19,9 @@ from forebay._base import progress, quantities, registries
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import METRICS, MORE_IS_BETTER, check_metrics, with_interval
 from forebay._base.publication import digest_of
+from forebay._base.registries import title_of
 from forebay._base.statistics import Best
+from forebay._base.words import one_of
 from forebay.campaign import suite_scenarios as scenarios
 from forebay.experiment import descriptions, engines, execution
 from forebay.experiment.table import EMPTY, Cell, RunTable
@@ -243,7 +245,7 @@ class Suite:
         from forebay.campaign import suite_page as page  # loads matplotlib
 
         if kind not in (kinds := get_args(SuitePicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         return page.overview_figure(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:
@@ -254,6 +256,7 @@ class Suite:
         return page.write(self, Path(out), "forebay.suite")
 
     def __str__(self) -> str:
+        """Return the tables that `forebay suite` prints."""
         from forebay._base.terminal_table import Column, RowGroup, printed, show
         from forebay.campaign import suite_page as page
 
@@ -385,7 +388,7 @@ def advice(suite: Suite) -> list[Advice]:
     for need, metric in suite.settings.needs:
         laws, condition = suite.laws, ""
         if metric == "delay_p95_s":
-            laws, condition = busy, f", with at least {100 * ENOUGH:.0f} % of the most goodput"
+            laws, condition = busy, f", with at least {100 * ENOUGH:.0f} % of the highest goodput"
         best, single = suite.best(metric, laws), None
         if best is None:
             continue
@@ -421,16 +424,18 @@ def _describe(suite: Suite, metric: str, best: Best) -> str:
         text = with_interval(column.scale * cell.mean, column.scale * cell.half_width)
         return f"{text} {column.unit}".strip()
 
-    text = f"{best.law} ({average(best.law)})"
+    text = f"{title_of(best.law)} ({average(best.law)})"
     if len(suite.seeds) < 2:
-        return f"{text}; one seed, so any difference may be chance"
-    if ties := best.ties:
+        return f"{text}; with one seed, any difference may be chance"
+    if ties := [title_of(law) for law in best.ties]:
         if len(ties) > NAMED:
             ties = [*ties[: NAMED - 1], f"{len(ties) - NAMED + 1} more"]
         *first, last = ties
         names = f"{', '.join(first)} and {last}" if first else last
         text += f"; its lead over {names} may be chance"
-    return f"{text}; then {best.behind} with {average(best.behind)}" if best.behind else text
+    return (
+        f"{text}; next is {title_of(best.behind)} ({average(best.behind)})" if best.behind else text
+    )
 
 
 #: The name that stands for every law.

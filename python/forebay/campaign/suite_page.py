@@ -13,6 +13,7 @@ from matplotlib.patches import Ellipse
 
 from forebay._base.metrics import METRICS
 from forebay._base.publication import publish
+from forebay._base.registries import title_of
 from forebay._base.statistics import LEVEL
 from forebay._native import __version__
 from forebay.campaign.suite import SUITE_METRICS, advice, unbeaten
@@ -64,7 +65,7 @@ def case_figure(case: Case, laws: Sequence[str]) -> Plot:
                 "linewidth": 0.8,
             }
             axes.add_patch(Ellipse((x, y), width, height, angle=angle, zorder=2, **look))
-        parts.dots(axes, x, y, index, law, markersize=6, zorder=3)
+        parts.dots(axes, x, y, index, title_of(law), markersize=6, zorder=3)
     _finish(axes, "Queuing delay, mean [ms]")
     return figure
 
@@ -79,7 +80,7 @@ def overview_figure(suite: Suite) -> Plot:
         # An interval of zero gets no caps.
         dx, dy = (scale * cell.half_width or math.nan for scale, cell in cells)
         bars = {"xerr": dx if dx == dx else None, "yerr": dy if dy == dy else None}
-        parts.dots(axes, x, y, index, law, markersize=6, zorder=3, **bars)
+        parts.dots(axes, x, y, index, title_of(law), markersize=6, zorder=3, **bars)
     _finish(axes, "Queuing delay, 95th pct., mean over the cases [ms]")
     return figure
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
-from forebay._base.words import hint
+from forebay._base.words import one_of
 from forebay._native import ScenarioError, quantity
 from forebay.experiment.engines import PACKETS, chosen_by
 from forebay.experiment.experiment import Experiment, FilesBeside, check_seeds
@@ -57,6 +57,7 @@ class SuiteLink:
         return 2 * self.delay_s
 
     def __str__(self) -> str:
+        """Return the link in the notation of `--link`, such as "10Mbit/s,50ms"."""
         return f"{quantities.rate(self.rate_bps)},{quantities.time(self.delay_s)}"
 
 
@@ -124,8 +125,7 @@ class Settings:
         }
         for name in names or ():
             if name not in files:
-                reason = hint(name, list(files)).strip()
-                raise ParameterError("scenario", name, ", ".join(files), reason=reason)
+                raise ParameterError("scenario", name, one_of(files, name))
         return [path for name, path in files.items() if not names or name in names]
 
 
@@ -162,7 +162,7 @@ def find(name: str) -> Settings:
         if (folder / SETTINGS).is_file()
     }
     if name not in suites:
-        raise ParameterError("SUITE", name, ", ".join(suites))
+        raise ParameterError("SUITE", name, one_of(suites, name))
     return read(suites[name])
 
 

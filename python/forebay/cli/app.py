@@ -138,6 +138,7 @@ class Command(TyperCommand):
     """A command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the help of options in the words of Forebay."""
         return _reworded(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -147,6 +148,7 @@ class Command(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options under their headings."""
         _write_options(self, ctx, formatter)
 
 
@@ -154,6 +156,7 @@ class Commands(TyperGroup):
     """A group of commands; Ctrl-C also ends it while options are read."""
 
     def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the help of options in the words of Forebay."""
         return _reworded(super().get_params(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -184,10 +187,12 @@ class Commands(TyperGroup):
                 formatter.write_dl(rows)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options; Ctrl-C aborts."""
         with _abort_on_interrupt():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C aborts."""
         with _abort_on_interrupt():
             return super().invoke(ctx)
 
@@ -222,10 +227,15 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
     Typer
         The command line.
     """
+    alone = any(called in commands for commands in COMMANDS.values())
     commands_app = typer.Typer(
         cls=Commands,
         help="A workbench for active queue management (AQM).",
         no_args_is_help=True,
+        # Typer loads pydantic, which is slow, to read any option without a value, even its own. The
+        # help of a command does without these.
+        add_completion=not alone,
+        add_help_option=not alone,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={
@@ -234,7 +244,6 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
         },
     )
     commands_app.callback(invoke_without_command=True)(front)
-    alone = any(called in commands for commands in COMMANDS.values())
     for commands in COMMANDS.values():
         for name, place in commands.items():
             if alone and name != called:

@@ -1,10 +1,8 @@
 """Options of a command, declared by its signature and its docstring.
 
 A parameter is an option; one before `/` is an argument. The numpydoc section `Parameters` of the
-docstring has its metavariable, where a type usually stands, and its help:
+docstring has its metavariable, where a type usually stands, and its help::
 
-    Parameters
-    ----------
     page : FILE
         Write the comparison as Markdown.
 
@@ -28,6 +26,8 @@ import typer
 
 #: The first line of an entry of a numpydoc section.
 ENTRY = re.compile(r"(?P<name>\w+)(?: : (?P<metavar>\S.*))?")
+#: Heading of the section of a docstring that has such entries.
+SECTION = re.compile(r"\n\n(?:Parameters|Attributes)\n")
 #: End of the help of an option that is a list.
 SEVERAL = "May be given several times."
 
@@ -39,32 +39,58 @@ class OptionText(NamedTuple):
     help: str | None = None
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` as Typer reads it; parameters in `**options` are declared by the caller."""
-    signature, kinds = inspect.signature(command, eval_str=True), inspect.Parameter
-    declared = [p for p in signature.parameters.values() if p.kind is not kinds.VAR_KEYWORD]
-    groups: dict[str, Any] = {p.name: p.annotation for p in declared if is_dataclass(p.annotation)}
-    arguments = [p.name for p in declared if p.kind is kinds.POSITIONAL_ONLY]
-    names = [field.name for group in groups.values() for field in fields(group)]
-    about, texts = _described(command, [p.name for p in declared] + names)
-    parameters: list[inspect.Parameter] = []
-    for p in declared:
-        if p.name in groups:
-            parameters += _of_group(groups[p.name], texts)
-        else:
-            text = texts.get(p.name, OptionText())
-            argument = p.name in arguments
-            parameters.append(_parameter(p.name, p.annotation, p.default, text, argument))
+class DeclaredCommand:
+    """A command as Typer reads and calls it, with a parameter for each of its options.
 
-    @functools.wraps(command)
-    def called(**values: Any) -> None:
-        for name, group in groups.items():
+    The parameters are computed when Typer asks for the signature: a list of commands does not.
+    """
+
+    def __init__(self, command: Callable[..., None]) -> None:
+        functools.update_wrapper(self, command)
+        self._command = command
+        self.__doc__ = _about(command)
+
+    @functools.cached_property
+    def _own(self) -> list[inspect.Parameter]:
+        """The parameters of the function, without those in `**options`."""
+        signature = inspect.signature(self._command, eval_str=True)
+        return [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+
+    @functools.cached_property
+    def _groups(self) -> dict[str, Any]:
+        """The parameters that are dataclasses."""
+        return {p.name: p.annotation for p in self._own if is_dataclass(p.annotation)}
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """Return the parameters that Typer reads; those in `**options` are added by a subclass."""
+        fields_of_groups = [f.name for group in self._groups.values() for f in fields(group)]
+        texts = _described(self._command, [*(p.name for p in self._own), *fields_of_groups])
+        parameters: list[inspect.Parameter] = []
+        for p in self._own:
+            if p.name in self._groups:
+                parameters += _of_group(self._groups[p.name], texts)
+            else:
+                text = texts.get(p.name, OptionText())
+                is_argument = p.kind is p.POSITIONAL_ONLY
+                parameters.append(_parameter(p.name, p.annotation, p.default, text, is_argument))
+        return parameters
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        """The signature with each option as a parameter of its own."""
+        return inspect.Signature(self.parameters())
+
+    def __call__(self, **values: Any) -> None:
+        """Run the command with values of the options by name."""
+        for name, group in self._groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        command(*[values.pop(name) for name in arguments], **values)
+        arguments = [values.pop(p.name) for p in self._own if p.kind is p.POSITIONAL_ONLY]
+        self._command(*arguments, **values)
 
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__doc__ = about
-    return called
+
+def with_options(command: Callable[..., None]) -> DeclaredCommand:
+    """Return `command` as Typer reads it."""
+    return DeclaredCommand(command)
 
 
 def flowing(text: str) -> str:
@@ -81,8 +107,13 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]
 
 
-def _described(documented: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText]]:
-    """Return the text of a docstring before its sections, and the texts of these parameters.
+def _about(documented: Any) -> str:
+    """Return the text of a docstring before its sections."""
+    return flowing(SECTION.split(inspect.cleandoc(documented.__doc__ or ""), maxsplit=1)[0])
+
+
+def _described(documented: Any, names: Iterable[str]) -> dict[str, OptionText]:
+    """Return metavariable and help of each parameter that a docstring describes.
 
     Parameters
     ----------
@@ -90,18 +121,10 @@ def _described(documented: Any, names: Iterable[str]) -> tuple[str, dict[str, Op
         The object whose docstring is read.
     names : iterable of str
         Parameters; an entry of any other name is an error.
-
-    Returns
-    -------
-    (str, dict)
-        The text, and metavariable and help by parameter.
     """
     text = inspect.cleandoc(documented.__doc__ or "")
-    about, _, described = (
-        text.partition("\n\nParameters\n")
-        if "\n\nParameters\n" in text
-        else (text.partition("\n\nAttributes\n"))
-    )
+    _, *sections = SECTION.split(text, maxsplit=1)
+    described = "".join(sections)
     entries: dict[str, tuple[str | None, list[str]]] = {}
     lines: list[str] = []
     for line in described.splitlines()[1:]:
@@ -113,11 +136,10 @@ def _described(documented: Any, names: Iterable[str]) -> tuple[str, dict[str, Op
             raise ValueError(f"{documented.__qualname__}: no parameter for {line!r}")
         lines = []
         entries[entry["name"]] = entry["metavar"], lines
-    texts = {
+    return {
         name: OptionText(metavar, " ".join(lines).strip() or None)
         for name, (metavar, lines) in entries.items()
     }
-    return flowing(about), texts
 
 
 def _of_group(group: Any, own: Mapping[str, OptionText]) -> Iterator[inspect.Parameter]:
@@ -126,7 +148,7 @@ def _of_group(group: Any, own: Mapping[str, OptionText]) -> Iterator[inspect.Par
     inherited: dict[str, OptionText] = {}
     for base in reversed(group.__mro__):
         if is_dataclass(base):
-            inherited |= _described(base, names)[1]
+            inherited |= _described(base, names)
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
         usual, special = inherited.get(field.name, OptionText()), own.get(field.name, OptionText())

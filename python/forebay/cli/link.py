@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
@@ -16,7 +15,7 @@ import typer
 
 import forebay._native as _native
 from forebay._base import signals
-from forebay.cli.declaration import with_options
+from forebay.cli.declaration import DeclaredCommand
 from forebay.cli.main import FAILED
 from forebay.cli.options import NoReport, OpenPage, open_page
 from forebay.cli.options import settings as parameters
@@ -53,17 +52,16 @@ def _parameter(option: LinkOptionInfo) -> inspect.Parameter:
     )
 
 
-def _with_link_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` with the options of a link in place of its `**options`."""
-    called = with_options(command)
-    command_words, *own = inspect.signature(called).parameters.values()
-    # The link and its law come first.
-    declared = sorted(_native.link_options(), key=lambda option: option["group"] == "run")
-    options = [_parameter(option) for option in declared]
-    for parameter in own:
-        get_args(parameter.annotation)[1].rich_help_panel = PANELS["run"]
-    called.__signature__ = inspect.Signature([command_words, *options, *own])  # type: ignore[attr-defined]
-    return called
+class LinkCommand(DeclaredCommand):
+    """The command with the options of a link in place of its `**options`."""
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """Return the parameters that Typer reads: the link and its law come first."""
+        command_words, *own = super().parameters()
+        declared = sorted(_native.link_options(), key=lambda option: option["group"] == "run")
+        for parameter in own:
+            get_args(parameter.annotation)[1].rich_help_panel = PANELS["run"]
+        return [command_words, *map(_parameter, declared), *own]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +113,7 @@ class LinkOutput:
             _say(line)
 
 
-@_with_link_options
+@LinkCommand
 def link(
     command: list[str] | None = None,
     /,

@@ -12,7 +12,7 @@ import typer
 from forebay import _native
 from forebay._base import registries
 from forebay._base.errors import ParameterError
-from forebay._base.words import hint
+from forebay._base.words import one_of
 from forebay.cli.declaration import with_options
 from forebay.cli.options import console, offered, print_table
 
@@ -96,8 +96,7 @@ def _list(
     """
     for name in names or ():
         if name not in registry:
-            near = hint(name, list(registry)).strip()
-            raise ParameterError("NAME", name, ", ".join(registry), reason=near)
+            raise ParameterError("NAME", name, one_of(registry, name))
     entries = [entry for name, entry in registry.items() if not names or name in names]
     if as_json:
         keys = ["name", "unit", "default", "min", "max", "doc"]

@@ -33,7 +33,7 @@ PASSES_ON = "link"
 
 
 def main() -> None:
-    """Entry point of the command `forebay`."""
+    """Run the command `forebay`."""
     open_streams = _open()
     output.replace_what_is_lacking()
     if not open_streams:
@@ -109,11 +109,10 @@ def _run(arguments: list[str]) -> int:
     """Run a command line, report its error in one line, and return its exit status."""
     import typer
 
-    from forebay._base import input_file
     from forebay.cli.app import app
 
     try:
-        called = next((word for word in arguments if not word.startswith("-")), None)
+        called = arguments[0] if arguments and not arguments[0].startswith("-") else None
         # Completion needs the options, too.
         listed = COMPLETES not in os.environ
         whole = app(called if listed else None, listed=listed)
@@ -126,6 +125,8 @@ def _run(arguments: list[str]) -> int:
         name = _not_utf8([*arguments, str(Path.cwd())])
         if not name:
             raise
+        from forebay._base import input_file
+
         print_error(
             f"{input_file.printable(name)}: this name is not UTF-8 and cannot be used here "
             f"({error.reason}); rename the file or folder"
@@ -185,10 +186,12 @@ def with_option(error: ScenarioError, arguments: Sequence[str] = ()) -> str:
     """
     if not isinstance(error, ParameterError):
         text = str(error)
-        name, colon, rest = text.partition(": ")
+        name = error.key or text.partition(": ")[0]
         option = f"--{name.replace('_', '-')}"
         is_option = any(argument.partition("=")[0] == option for argument in arguments)
-        return f"{option}{colon}{rest}" if is_option else text
+        if is_option and text.startswith(f"{name}: "):
+            return option + text.removeprefix(name)
+        return text
     name = error.name
     # The name of an argument, such as FILE, is not that of an option.
     return error.text(name if name.isupper() else OPTIONS.get(name, f"--{name.replace('_', '-')}"))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay._base import quantities
 from forebay.cli import declaration
 
 if TYPE_CHECKING:
@@ -218,6 +217,8 @@ def open_page(page: Path) -> None:
 
 def settings(overrides: Sequence[str] | None) -> dict[str, str]:
     """Return KEY=VALUE options as a table."""
+    from forebay._base import quantities
+
     return dict(quantities.set_pairs(overrides or ()))
 
 

@@ -51,8 +51,10 @@ def replace_what_is_lacking() -> None:
 
 
 class Output:
-    """Standard output that goes nowhere once its reader has gone: who has something to write to
-    files goes on to do so."""
+    """Standard output that discards what is written once its reader has gone.
+
+    A command that also writes files goes on to do so.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -60,6 +62,7 @@ class Output:
         self.lost = False
 
     def write(self, text: str) -> int:
+        """Write a text, or nothing once the reader has gone."""
         try:
             return self._stream.write(text)
         except BrokenPipeError:
@@ -67,12 +70,14 @@ class Output:
             return len(text)
 
     def flush(self) -> None:
+        """Write what is buffered, or nothing once the reader has gone."""
         try:
             self._stream.flush()
         except BrokenPipeError:
             self._lose()
 
     def __getattr__(self, name: str) -> Any:
+        """Return any other attribute of the stream."""
         return getattr(self._stream, name)
 
     def _lose(self) -> None:
@@ -81,11 +86,11 @@ class Output:
 
 
 def outlive_reader() -> None:
-    """Standard output becomes an `Output`."""
+    """Replace standard output by an `Output`."""
     if not isinstance(sys.stdout, Output):
         sys.stdout = Output(sys.stdout)
 
 
 def close(stream: TextIO) -> None:
-    """Sends what is still to come nowhere: Python would complain once more at exit."""
+    """Discard the remaining output, since Python would report the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

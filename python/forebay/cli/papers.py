@@ -17,6 +17,7 @@ import typer
 from forebay._base import signals
 from forebay._base.errors import ParameterError, RunError
 from forebay._base.temporary import temporary_folder
+from forebay._base.words import one_of
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -200,7 +201,7 @@ def figure(
         print(f"{title:14} {(draw.__doc__ or '').splitlines()[0]}")
     for text in name or ():
         if text not in drawings:
-            raise ParameterError("NAME", text, ", ".join(drawings))
+            raise ParameterError("NAME", text, one_of(drawings, text))
     files: dict[str, bytes] = {}
     for text in name or ():
         files |= drawings[text]().files(text)

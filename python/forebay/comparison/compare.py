@@ -25,6 +25,7 @@ from forebay._base import quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, check_metrics
 from forebay._base.statistics import LEVEL
+from forebay._base.words import one_of
 from forebay._native import ScenarioError
 from forebay.comparison.saved_runs import SavedResult, read_result
 from forebay.experiment.table import Cell
@@ -101,6 +102,7 @@ class Agreement:
 
     @cached_property
     def reference_mean(self) -> float:
+        """Mean of the reference over its seeds."""
         return statistics.mean_and_interval(self.reference)[0]
 
     @property
@@ -274,6 +276,7 @@ class MetricDifference:
 
     @property
     def significant(self) -> bool:
+        """True if the difference is significant at the level of the intervals."""
         return self.p < 1 - LEVEL
 
     @property
@@ -352,7 +355,7 @@ class ResultComparison:
         from forebay.comparison import comparison_page as page
 
         if kind not in (kinds := get_args(ComparisonPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         return page.differences(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:

@@ -73,10 +73,12 @@ class SavedResult:
 
     @property
     def laws(self) -> list[str]:
+        """Labels of the laws, in the order of their first runs."""
         return self.rows["law"].unique(maintain_order=True).to_list()
 
     @property
     def points(self) -> list[str]:
+        """Labels of the points, in the order of their first runs."""
         return self.rows["point"].unique(maintain_order=True).to_list()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from forebay._base import metrics, quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
+from forebay._base.words import one_of
 from forebay.comparison.compare import Agreement, Tolerance
 from forebay.experiment import engines as registry
 from forebay.experiment import execution, experiment
@@ -155,6 +156,7 @@ class Row:
 
     @property
     def name(self) -> str:
+        """The law, and the point if there are several."""
         return f"{self.law}, {self.point}" if self.point else self.law
 
     @property
@@ -164,6 +166,7 @@ class Row:
 
     @property
     def sides(self) -> tuple[Side, Side]:
+        """The tested side and the reference."""
         return self.tested, self.reference
 
     @cached_property
@@ -177,6 +180,7 @@ class Row:
 
     @property
     def agrees(self) -> bool:
+        """True if every metric agrees."""
         return all(metric.agrees for metric in self.agreements)
 
     @property
@@ -205,8 +209,10 @@ class Row:
         return text
 
     def difference_text(self, name: str) -> str:
-        """Return the reference minus the tested side ± half of the 95 % interval, in the metric's
-        unit."""
+        """Return the reference minus the tested side, and half of the 95 % interval.
+
+        Both are in the unit of the metric.
+        """
         scale = METRICS[name].scale
         tested, reference = ([scale * v for v in side.values(name)] for side in self.sides)
         return signed(*statistics.difference_and_interval(reference, tested))
@@ -454,7 +460,7 @@ class Validation:
         from forebay.comparison import validation_page as page
 
         if kind not in (kinds := get_args(ValidationPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         if not 0 <= scenario < len(self.comparisons):
             expected = f"an index below {len(self.comparisons)}"
             raise ParameterError("scenario", scenario, expected)
@@ -469,6 +475,7 @@ class Validation:
         page.write_files(self.comparisons, Path(out), "forebay.validate", *limits)
 
     def __str__(self) -> str:
+        """Return a line with the verdict on each law at each point."""
         lines = [
             f"{scenario.heading}: {row.name}: {row.verdict}"
             for scenario in self.comparisons

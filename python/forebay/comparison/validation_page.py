@@ -284,8 +284,10 @@ def runs_table(scenarios: Sequence[ValidatedScenario]) -> pl.DataFrame:
 
 
 def delays_table(scenarios: Sequence[ValidatedScenario]) -> pl.DataFrame:
-    """Return a row for each run and bin of the queuing delay, with the upper end of the bin in s
-    and its number of packets."""
+    """Return a row for each run and bin of the queuing delay.
+
+    A row has the upper end of the bin in s and its number of packets.
+    """
     frames = [
         pl.DataFrame(
             {

@@ -93,6 +93,7 @@ class AckClockedPlant(Plant):
 
     @property
     def flow_model(self) -> FlowModel:
+        """Flows whose packets leave as ACKs arrive."""
         return FlowModel.ack_clocked()
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:

@@ -43,6 +43,7 @@ class DelaySystem:
     delay_s: float
 
     def __post_init__(self) -> None:
+        """Remove leading zeros of the polynomials, and check their degrees."""
         a, b = (np.trim_zeros(np.asarray(c, float), "f") for c in (self.a, self.b))
         if len(b) > len(a):
             raise ValueError("b has a higher degree than a: the system needs its own future")
@@ -68,6 +69,7 @@ class DelaySystem:
         return self.b[0] if len(self.b) == len(self.a) else 0.0
 
     def __call__(self, s: ArrayLike) -> Complexes:
+        """Return the characteristic function at complex `s`."""
         s = np.asarray(s, complex)
         f = np.polyval(self.a, s) + np.polyval(self.b, s) * np.exp(-s * self.delay_s)
         return np.asarray(f, complex)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from forebay._base import registries
 from forebay._base.errors import ParameterError
-from forebay._base.words import hint
+from forebay._base.words import one_of
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control import margins
 from forebay.control.delay_system import RateLoop
@@ -360,12 +360,11 @@ def _params(law: str) -> list[str]:
 
 def _check_keys(law: str, goals: list[str], settings: Mapping[str, str]) -> None:
     """Raise `ParameterError` for a key that is neither a goal nor a parameter."""
-    allowed = [*goals, *(name for name in _params(law) if name not in goals)]
+    known = [*goals, *(name for name in _params(law) if name not in goals)]
     for key in settings:
-        if key not in allowed:
-            expected = f"{', '.join(allowed)}{hint(key, allowed)}"
+        if key not in known:
             reason = f"{law} has no such goal or parameter"
-            raise ParameterError("overrides", key, expected, reason=reason)
+            raise ParameterError("overrides", key, one_of(known, key), reason=reason)
 
 
 def _impossible_gains(

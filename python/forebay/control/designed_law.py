@@ -24,8 +24,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from forebay._base import quantities, words
+from forebay._base import quantities, registries, words
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import LawModel, OperatingPoint
 from forebay.control import expected_queue, export
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
@@ -123,6 +124,7 @@ class RobustSetting:
         return None if self.loop is None else self.loop.margins.phase_deg
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the setting and its margins as JSON can hold them."""
         return {
             "sensitivity_peak": self.peak,
             "set": self.key and f"{self.key}={self.value}",
@@ -209,7 +211,8 @@ class Design:
         link = self.link
         addition = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
         addition += f" of {link.senders}" if link.groups else ""
-        return f"{self.law} for {words.quantity(link.rate)}, {link.flows:g} flows{addition}"
+        law, rate = registries.title_of(self.law), words.quantity(link.rate)
+        return f"{law} for {rate}, {link.flows:g} flows{addition}"
 
     @cached_property
     def sawtooth(self) -> Loop | None:
@@ -261,6 +264,7 @@ class Design:
 
     @property
     def margins(self) -> Margins | None:
+        """Margins of the loop; None without a loop."""
         return None if self.loop is None else self.loop.margins
 
     @property
@@ -324,7 +328,7 @@ class Design:
 
     def toml(self) -> str:
         """Return a scenario with the designed law, ready for `forebay run`."""
-        title = f"{self.law} designed for {self.link.flows:g} flows"
+        title = f"{registries.title_of(self.law)} designed for {self.link.flows:g} flows"
         text = scenario_toml(self.link, self.kind, self.params, title, self.queue_pkts)
         return f"# {self.law}.toml\n{text}"
 
@@ -426,7 +430,7 @@ class Design:
 
         kinds = get_args(LoopPicture)
         if kind not in kinds:
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         return loops.FIGURES[kind](self._queue_loop(), self.title)
 
     def report(self, out: str | os.PathLike[str]) -> list[Path]:
@@ -474,6 +478,7 @@ class Design:
         )
 
     def __str__(self) -> str:
+        """Return the law with its gains and margins in three lines."""
         margins = self.margins
         params = ", ".join(f"{name} = {value}" for name, value in self.params)
         verdict = "stable" if self.stable else "unstable"

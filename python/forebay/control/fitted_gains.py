@@ -117,6 +117,7 @@ class OperatingRange:
 
     @property
     def capacity_pkts_per_s(self) -> float:
+        """Rate of the link in packets per second."""
         return self.rate_bps / (8 * self.packet_bytes)
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import LawModel, ScenarioError
 from forebay.control.senders import SENDERS
 from forebay.scenario.builder import Dumbbell, Group, Law
@@ -543,7 +544,7 @@ def modelled_senders(names: Sequence[object]) -> list[str]:
 def _modelled_sender(name: str) -> str:
     modelled = name if name in SENDERS else registries.window_law(name, marked=True)
     if modelled is None:
-        raise ParameterError("senders", name, ", ".join(SENDERS))
+        raise ParameterError("senders", name, one_of(SENDERS, name))
     return modelled
 
 

@@ -40,8 +40,9 @@ BATCH = 200
 
 
 class Loop:
-    """A law around a plant, with negative feedback and a loop gain L that is positive at frequency
-    zero.
+    """A law around a plant, with negative feedback.
+
+    The loop gain L is positive at frequency zero.
 
     Attributes
     ----------

@@ -205,9 +205,11 @@ class MeasuredPlant(Plant):
 
     @property
     def flow_model(self) -> FlowModel:
+        """The model of the flows, whatever the law is."""
         return self.flows.flow_model
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
+        """Return the terms of the flows at equilibria."""
         return self.flows.terms(equilibria)
 
     def _settle_all(self, flows: Sequence[float], propagation_s: float) -> list[Settling]:

@@ -50,11 +50,16 @@ class NamedLoad(Protocol):
     """A link and its load; rate and RTT are texts."""
 
     @property
-    def rate(self) -> str: ...
+    def rate(self) -> str:
+        """Rate of the link, as a text."""
+
     @property
-    def rtt(self) -> str: ...
+    def rtt(self) -> str:
+        """RTT without a queue, as a text."""
+
     @property
-    def flows(self) -> float: ...
+    def flows(self) -> float:
+        """Number of flows."""
 
 
 @dataclass(frozen=True)

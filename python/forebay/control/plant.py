@@ -81,6 +81,7 @@ class CoupledClass:
     rate_pkts_per_s: float = field(init=False)
 
     def __post_init__(self) -> None:
+        """Compute the rate of a flow from its window and its RTT."""
         object.__setattr__(self, "rate_pkts_per_s", self.window_pkts / self.rtt_s)
 
 
@@ -288,4 +289,5 @@ class PublishedPlant(Plant):
 
     @property
     def flow_model(self) -> FlowModel:
+        """Flows of Reno with one RTT."""
         return FlowModel.reno()

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import FlowModel
 from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
@@ -71,6 +72,7 @@ class MixedLoop(Loop):
 
     @cached_property
     def to_queue(self) -> Terms:
+        """Terms from the signal probability to the queue, without the law's average."""
         if self.model["average"] is None:
             return self.terms
         bare: LinearModel = {**self.model, "average": None}
@@ -81,6 +83,7 @@ class MixedLoop(Loop):
 
     @property
     def signal_paths(self) -> list[tuple[Terms, float]]:
+        """The paths of the signal with the share of the link's rate that each carries."""
         classes = self.plant.classes
         if self.to_queue.parallel is None or any(group.coupling is not None for group in classes):
             return super().signal_paths
@@ -201,6 +204,7 @@ class MixedPlant(Plant):
 
     @property
     def flow_model(self) -> FlowModel:
+        """The classes as the native module models them."""
         plain = [group for group in self.classes if group.coupling is None]
         l4s = [
             (group.fixed_flows, group.coupling, not group.waits)
@@ -216,6 +220,7 @@ class MixedPlant(Plant):
 
     @property
     def published(self) -> bool:
+        """False: no publication has this linear model."""
         return False
 
     def _rtts_s(self, equilibria: Sequence[Equilibrium], group: FlowClass) -> Floats:
@@ -243,6 +248,7 @@ class MixedPlant(Plant):
         return [(count, *window) for count, window in zip(counts, windows, strict=True)]
 
     def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium | None:
+        """Return the equilibrium of all classes."""
         return self.class_equilibria(equilibrium)
 
     def class_equilibria(self, equilibrium: Equilibrium) -> MixedEquilibrium:
@@ -363,6 +369,7 @@ class MixedPlant(Plant):
         return a, entries
 
     def loop(self, equilibrium: Equilibrium) -> MixedLoop:
+        """Return the loop at an equilibrium."""
         return MixedLoop(self, equilibrium, self.terms([equilibrium]))
 
 
@@ -442,9 +449,11 @@ class CoupledPlant(MixedPlant):
 
     @property
     def published(self) -> bool:
+        """True: the linear model is published."""
         return True
 
     def coupled_classes(self, equilibrium: Equilibrium) -> CoupledEquilibrium:
+        """Return the equilibrium of the classic and the L4S flows."""
         point, model = equilibrium
         (_, l4s), root = self.classes, math.sqrt(point.probability)
         assert l4s.coupling is not None
@@ -462,9 +471,10 @@ class CoupledPlant(MixedPlant):
         return CoupledEquilibrium(root, l4s.coupling, classic, scalable, queue_pkts)
 
     def mixed_senders(self, _equilibrium: Equilibrium) -> None:
-        return None
+        """Return None, since `coupled_classes` describes these flows."""
 
     def loop(self, equilibrium: Equilibrium) -> DelayLoop:
+        """Return the loop at an equilibrium."""
         return DelayLoop(self, equilibrium, self.terms([equilibrium]))
 
 
@@ -490,7 +500,7 @@ def plant_on(
         If a parameter is wrong, or the flows do not suit the law or the description.
     """
     if windows not in WINDOWS:
-        raise ParameterError("windows", windows, ", ".join(WINDOWS))
+        raise ParameterError("windows", windows, one_of(WINDOWS, windows))
     conflict = "the flows have several RTTs, or senders other than reno" if link.groups else ""
     conflict = "there are L4S flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:

@@ -1,5 +1,8 @@
-"""Samples of one queue at even intervals, from what is recorded: a run's or a link's Parquet, logs
-of `tc -s -j qdisc`, and scrapes of Prometheus text."""
+"""Samples of one queue at even intervals, read from records.
+
+Records are the Parquet files of a run or a link, logs of `tc -s -j qdisc`, and scrapes of
+Prometheus text.
+"""
 
 from __future__ import annotations
 
@@ -91,6 +94,7 @@ class QueueRecord:
 
     @property
     def duration_s(self) -> float:
+        """Duration of the record in seconds."""
         return self.interval_s * len(self.queue_pkts)
 
     @property
@@ -308,7 +312,7 @@ class Moment(NamedTuple):
 
 
 def _tc(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
-    """Lines of JSON as `tc -s -j qdisc` prints it, each with a time in s before it or not."""
+    """Read lines of JSON from `tc -s -j qdisc`, each with a time in s before it or without."""
     lines = text.split("\n")
     last = next((i for i in range(len(lines), 0, -1) if lines[i - 1].strip()), 0)
     sampled = False
@@ -385,8 +389,10 @@ def _major(handle: str) -> str:
 
 
 def _prometheus(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
-    """Scrapes of `forebay link --metrics`, one after the other, with `# time SECONDS` before each
-    or not."""
+    """Read consecutive scrapes of `forebay link --metrics`.
+
+    A line `# time SECONDS` may precede each scrape.
+    """
     time_s: float | None = None
     number = 0
     directions: dict[str, dict[str, float]] = {}
@@ -501,7 +507,7 @@ COUNTERS = ("bytes", "packets", "drops", "marks")
 #: Size at which a counter of 32 bits begins again.
 WRAP = 2.0**32
 #: A counter has wrapped if it was this far, and then grew by no more than so many times what it
-#: grows otherwise; else it has begun anew.
+#: grows otherwise; else the counter was reset.
 WRAP_FROM, WRAP_GROWTH = 2.0**31, 10.0
 #: Samples that are farther apart than so many usual intervals are not joined.
 GAP = 10.0
@@ -551,8 +557,8 @@ def counter_parts(
 ) -> CounterParts:
     """Return the parts of a record whose clock and counters grow.
 
-    A queue that is replaced begins to count anew, a counter of 32 bits passes its end, a clock is
-    set by NTP, and a recorder pauses. An interval that contains such an event is left out; those on
+    The counters of a queue restart if it is replaced, a counter of 32 bits wraps, NTP sets a clock,
+    and a recorder pauses. An interval that contains such an event is left out; those on
     both sides are used.
 
     Parameters
@@ -627,7 +633,7 @@ def _kinds(
     kinds: list[EventKind] = [
         (stepped, lambda i: f"the clock stepped by {_signed_s(steps_s[i] - step_s)}", SPLIT),
         (silent, lambda i: f"there is no sample for {_short(steps_s[i])} s", SPLIT),
-        (reset, lambda _: "the counters begin anew", SPLIT),
+        (reset, lambda _: "the counters restart", SPLIT),
     ]
     for name, flags in zip(COUNTERS, wrapped.T, strict=True):
         text = f"the counter of {name} passed 2^32"

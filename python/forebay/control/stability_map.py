@@ -24,6 +24,7 @@ from forebay._base.errors import ParameterError
 from forebay._base.overrides import law_pairs
 from forebay._base.publication import publish
 from forebay._base.quantities import Overrides
+from forebay._base.words import one_of
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law
 from forebay.control.link import Link, Span, quantity, scenario_toml, span_ends
@@ -221,7 +222,7 @@ class StabilityMap:
         from forebay.report.map_picture import draw_map
 
         if kind not in (kinds := get_args(MapPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         return draw_map(self)
 
     def files(self) -> dict[str, Content]:
@@ -233,6 +234,7 @@ class StabilityMap:
         return publish(out, self.files())
 
     def __str__(self) -> str:
+        """Return the number of cells of each kind in a few lines."""
         cells, counts = self.stable.size, self.counts()
         windows = "" if self.windows == WINDOWS[0] else f", {self.windows} windows"
         share = 100 * counts["stable"] / cells
@@ -251,6 +253,7 @@ class StabilityMap:
         return notebook.html(title, ["", "cells", "share"], rows, self.plot())
 
     def __repr__(self) -> str:
+        """Return the law and the number of cells of each kind in one line."""
         counted = ", ".join(f"{number:,} {kind}" for kind, number in self.counts().items())
         return f"<StabilityMap of {self.law}, {self.stable.size:,} cells: {counted}>"
 

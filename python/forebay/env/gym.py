@@ -23,6 +23,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import Observed, ScenarioError, Session, Step
 from forebay.env.network import session
 from forebay.experiment.experiment import Source
@@ -184,9 +185,9 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         self.render_mode = render_mode
         self._scenario, self._overrides = scenario, {**(overrides or {}), "sample": step}
         self._target, self._interval = target, interval
-        self._action = _one_of("action", action, ACTIONS)
+        self._action = _checked("action", action, ACTIONS)
         self._gains = np.log(np.array(gains, dtype=np.float64))
-        self._reward = reward if callable(reward) else REWARDS[_one_of("reward", reward, REWARDS)]
+        self._reward = reward if callable(reward) else REWARDS[_checked("reward", reward, REWARDS)]
         # This session checks the settings and has the properties of the link.
         self._session = self._new_session(seed=1)
         high = [self._session.buffer_pkts, MOST_DELAY_S, 2.0, 1.0, 1.0, 1.0]
@@ -317,10 +318,10 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         return np.minimum(values, high)
 
 
-def _one_of(key: str, value: str, allowed: Sequence[str] | Mapping[str, Any]) -> str:
+def _checked(key: str, value: str, names: Sequence[str] | Mapping[str, Any]) -> str:
     """Return a value that must be one of several."""
-    if value not in allowed:
-        raise ParameterError(key, value, ", ".join(allowed))
+    if value not in names:
+        raise ParameterError(key, value, one_of(names, value))
     return value
 
 

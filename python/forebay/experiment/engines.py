@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from forebay._base.errors import ParameterError
 from forebay._base.temporary import temporary_folder
+from forebay._base.words import one_of
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan, Run
@@ -123,6 +124,7 @@ class Remark:
     text: str
 
     def __str__(self) -> str:
+        """Return the fact, after the word "void" if it makes the run void."""
         return f"void, {self.text}" if self.kind == "void" else self.text
 
 
@@ -167,7 +169,7 @@ class RunningBatch(Protocol):
 
     @property
     def more(self) -> str:
-        """A text to add to the progress bar, such as ", 2 made again"; mostly empty."""
+        """A text to add to the progress bar, such as ", 2 repeated"; mostly empty."""
 
     def progress(self) -> float:
         """Return the share of the work that is done, from 0 to 1."""
@@ -328,7 +330,7 @@ def named(name: str | Engine, key: str = "engine") -> Engine:
     if name == PACKETS.name:
         return PACKETS
     if name not in NAMES:
-        raise ParameterError(key, name, ", ".join(NAMES))
+        raise ParameterError(key, name, one_of(NAMES, name))
     # Imported on demand: the modules of an engine take a while to load.
     engine: Engine = import_module(MODULES[name]).ENGINE
     return engine

@@ -101,7 +101,7 @@ def execute(
     samples : bool, default True
         False to keep only the metrics of each run, which takes far less memory.
     store : Store, optional
-        Runs that it has are not made again, and new runs go to it as they finish.
+        Runs that it has are not repeated, and new runs are stored as they finish.
 
     Returns
     -------
@@ -415,8 +415,9 @@ def _keys(plan: Plan) -> Iterator[Key]:
 
 
 def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
-    """Return the stored columns of each law at each point, by their indices; empty if nothing is
-    stored.
+    """Return the stored columns of each law at each point, by their indices.
+
+    The table is empty if nothing is stored.
     """
     from forebay.experiment import run_rows as rows  # loads polars
 

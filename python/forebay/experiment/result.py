@@ -22,10 +22,10 @@ from forebay._base import (
     quantities,
     signals,
     statistics,
-    words,
 )
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
+from forebay._base.words import one_of
 from forebay.experiment import engines, execution, steady_state, store_choice
 from forebay.experiment.experiment import read as read_experiment
 from forebay.experiment.table import EMPTY, Cell, RunTable, to_pandas
@@ -259,8 +259,9 @@ class Result:
 
     @cached_property
     def delays(self) -> pl.DataFrame:
-        """The distribution of the queuing delay: a row per bin with its upper end delay_s and its
-        packets.
+        """Distribution of the queuing delay.
+
+        A row is a bin, with its upper end delay_s and its number of packets.
         """
         return self._table(
             lambda link: pl.DataFrame({"delay_s": link.delay_s, "packets": link.delay_packets})
@@ -433,11 +434,11 @@ class Result:
         >>> result.cell(law="pi", metric="delay_p95_s", flows=40).mean  # doctest: +SKIP
         """
         if law not in self.plan.laws:
-            raise ParameterError("law", law, ", ".join(self.plan.laws))
+            raise ParameterError("law", law, one_of(self.plan.laws, law))
         point = self._point_with(settings)
         names = [entry.name for entry in self.plan.points[point].links]
         if link is not None and link not in names:
-            raise ParameterError("link", link, ", ".join(names))
+            raise ParameterError("link", link, one_of(names, link))
         number = 0 if link is None else names.index(link)
         return self.cell_at(point, self.plan.laws.index(law), metric, number)
 
@@ -637,9 +638,7 @@ class Result:
         )
 
     def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Cast labels to `pl.Enum`, so that they sort in the order of the plan and are stored
-        compactly.
-        """
+        """Cast labels to `pl.Enum`, which sorts as the plan does and is stored compactly."""
         return frame.with_columns(
             *self._labels(),
             pl.col("link").cast(pl.Enum(self.links)),
@@ -746,8 +745,7 @@ class Result:
             If there is no such table.
         """
         if table not in (names := get_args(FrameName)):
-            reason = words.hint(table, names).strip()
-            raise ParameterError("table", table, ", ".join(names), reason=reason)
+            raise ParameterError("table", table, one_of(names, table))
         frame: pl.DataFrame = self.summary() if table == "summary" else getattr(self, table)
         return frame
 
@@ -794,7 +792,8 @@ def _key_ending_with(name: str, keys: Sequence[str]) -> str:
     matches = [key for key in keys if key == name or key.endswith(f".{name}")]
     if len(matches) != 1:
         reason = "which several keys end with" if matches else "which the sweep does not set"
-        raise ParameterError("settings", name, ", ".join(keys) or "none", reason=reason)
+        expected = one_of(keys) if keys else "no settings, since there is no sweep"
+        raise ParameterError("settings", name, expected, reason=reason)
     return matches[0]
 
 

@@ -83,8 +83,9 @@ class MadeBy:
 
     @property
     def digest_parts(self) -> tuple[str, ...]:
-        """The texts that a digest includes; none for the simulator, whose version is that of the
-        store.
+        """Texts that a digest includes.
+
+        The simulator has none, since its version is that of the store.
         """
         return (self.engine, self.version) if self.version else ()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay._base import quantities, registries, statistics
+from forebay._base import quantities, registries, statistics, words
 from forebay._base.metrics import COST
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.scenario.builder import Group
@@ -375,16 +375,16 @@ def _short(point: PointInfo, law: LawInfo) -> str:
         return ""
     # `settling_s` is four time constants.
     needed_s = loop.settling_s * CONSTANTS / 4
-    needed = quantities.time(float(f"{needed_s:.2g}"))
+    needed = words.time(float(f"{needed_s:.2g}"))
     if start - began < needed_s:
         return (
             f"the loop settles in {needed} by the linear model, but the measurement begins after "
-            f"{quantities.time(start - began)}; start measuring later"
+            f"{words.time(start - began)}; start measuring later"
         )
     if end - start < needed_s:
         return (
             f"the loop settles in {needed} by the linear model, longer than the measurement "
-            f"window of {quantities.time(end - start)}; run longer"
+            f"window of {words.time(end - start)}; run longer"
         )
     return ""
 

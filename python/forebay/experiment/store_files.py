@@ -83,7 +83,7 @@ def _verify(name: str, file: IO[bytes]) -> None:
 
 
 def set_aside(place: Folder | Remote, damage: StoreError) -> None:
-    """Move a damaged file to the folder `DAMAGED` and report it; its runs will be made again.
+    """Move a damaged file to the folder `DAMAGED` and report it; its runs will be repeated.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ def set_aside(place: Folder | Remote, damage: StoreError) -> None:
     """
     try:
         place.move(damage.name, f"{DAMAGED}/{damage.name.replace('/', '-')}")
-        outcome = f"it was moved to {place.address}/{DAMAGED}, and its runs are made again"
+        outcome = f"it was moved to {place.address}/{DAMAGED}, and its runs are repeated"
     except OSError:
-        outcome = "it cannot be moved and is ignored, and its runs are made again"
+        outcome = "it cannot be moved and is ignored, and its runs are repeated"
     print(
         f"warning: store {place.address}: {damage.name} is damaged ({damage.reason}); {outcome}",
         file=sys.stderr,
@@ -338,8 +338,9 @@ class Remote:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn any error of a driver into `OSError` with the address: each driver has errors of its
-        own.
+        """Turn any error of a driver into `OSError` with the address.
+
+        Each driver has errors of its own.
         """
         try:
             yield
@@ -573,8 +574,9 @@ class Segments:
 
 
 def again(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that scans a table, so that it runs within `Segments.read`.
+    """Decorate a function that scans a table, so that no file is removed while it reads.
 
+    It runs within `Segments.read`.
     The table is the function's first argument, or that argument's attribute `store`.
     """
 
@@ -602,9 +604,11 @@ class Pending:
         self._written_s = time.monotonic()
 
     def __enter__(self) -> Self:
+        """Return the writer itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Write what is buffered."""
         self.flush()
 
     def tick(self) -> None:

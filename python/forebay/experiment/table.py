@@ -267,8 +267,9 @@ class RunTable:
         return statistics.best(chosen, more=more)
 
     def _values(self, metrics: Sequence[str], by: Sequence[str]) -> pl.DataFrame:
-        """Return several metrics for each law, place and seed in long form, averaged over other
-        columns.
+        """Return several metrics for each law, place and seed in long form.
+
+        They are averaged over the other columns.
         """
         keys = [METRIC, "law", *by, self.replicate]
         return (

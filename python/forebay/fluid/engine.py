@@ -42,6 +42,7 @@ class Bottleneck:
     params: Mapping[str, Any] | Sequence[tuple[str, bool | float | str]] = ()
 
     def __post_init__(self) -> None:
+        """Convert a mapping of parameters to a tuple, which can be hashed."""
         if isinstance(self.params, Mapping):
             object.__setattr__(self, "params", tuple(self.params.items()))
 

@@ -11,6 +11,7 @@ import numpy as np
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import FluidTrace
 from forebay.experiment import descriptions, execution
 from forebay.experiment import result as runs
@@ -102,6 +103,7 @@ class Traces(list[FluidTrace]):
         self.result.report(out)
 
     def __str__(self) -> str:
+        """Return the table of the result."""
         return str(self.result)
 
     def plot(self, kind: FluidPicture = "time", *, law: str | None = None) -> Plot:
@@ -122,10 +124,10 @@ class Traces(list[FluidTrace]):
         from forebay.report.plot import styled
 
         if kind not in (kinds := get_args(FluidPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         laws = list(dict.fromkeys(trace.law for trace in self))
         if law is not None and law not in laws:
-            raise ParameterError("law", law, ", ".join(laws))
+            raise ParameterError("law", law, one_of(laws, law))
         chosen = laws[0] if law is None else law
         return styled(_draw)([trace for trace in self if trace.law == chosen], self.plan)
 

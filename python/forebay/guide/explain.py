@@ -103,7 +103,7 @@ def find(text: str) -> list[Entry]:
         "a key of a scenario, a parameter, an option, a law, a queue, a sender, a metric or the "
         "heading of a column"
     )
-    raise ParameterError("NAME", text, expected, reason=hint(key, names(), 3).strip())
+    raise ParameterError("NAME", text, f"{expected}{hint(key, names(), 3)}")
 
 
 def _heading(text: str) -> str:
@@ -178,7 +178,7 @@ def _keys() -> Iterator[Entry]:
             _facts(
                 ("unit", key["unit"]),
                 ("default", REQUIRED if key["required"] else key["default"] or ""),
-                ("allowed", key["allowed"]),
+                ("value", key["expected"]),
                 ("range", quantities.interval(key["min"], key["max"], key["unit"])),
             ),
             _set_example(part, kind, key["name"], key["default"]),
@@ -187,7 +187,7 @@ def _keys() -> Iterator[Entry]:
 
 
 def _place(key: KeyInfo) -> tuple[str, str]:
-    """Part of a scenario, and kind of traffic, from "traffic (ftp)"."""
+    """Return the part of a scenario and the kind of traffic in a text such as "traffic (ftp)"."""
     part, _, kind = key["section"].partition(" ")
     return part, kind.strip("()")
 
@@ -231,7 +231,7 @@ def _registries() -> Iterator[Entry]:
 
 
 def neighbours(name: str) -> list[str]:
-    """Laws that are of the same parts as this one by their names, such as fq-codel of codel."""
+    """Return laws whose names share a part with this one's, such as fq-codel for codel."""
     words = set(name.split("-"))
     return [law for law in registries.laws() if law != name and words & set(law.split("-"))]
 

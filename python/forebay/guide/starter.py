@@ -18,7 +18,8 @@ from typing import Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
-from forebay._base.words import hint
+from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import ScenarioError
 from forebay.report.templates import template
 from forebay.scenario import qdiscs, router, tc_text
@@ -135,9 +136,7 @@ def home_line(
     """
     lines = _table("lines.toml")
     if kind not in lines:
-        raise ScenarioError(
-            f'line: "{kind}" is unknown{hint(kind, lines)}; expected {", ".join(lines)}'
-        )
+        raise ParameterError("line", kind, one_of(lines, kind))
     if direction not in ISOLATION:
         raise ScenarioError(f'--direction: "{direction}" is neither down nor up')
     for option, rate in (("--down", down), ("--up", up)):
@@ -397,8 +396,10 @@ def _product(rate: str, rtts: Sequence[str]) -> str:
 
 
 def _law(kind: str, link: _Link) -> Law:
-    """Return a law; one that has a queue for each flow has Linux's own limit, where the user gives
-    no buffer."""
+    """Return a law.
+
+    A law with a queue for each flow has Linux's own limit if the user gives no buffer.
+    """
     if link.is_buffer_given or kind not in registries.laws():
         return Law(kind)  # Whoever reads the scenario refuses a law that does not exist.
     if registries.parameter(kind, LIMIT) is None:
@@ -567,8 +568,10 @@ def needs_gains(name: str) -> bool:
 
 
 def _key(section: str, name: str, value: object = None) -> str:
-    """Return the line of a key under its meaning; after a # with its default, where no value is
-    given."""
+    """Return the line of a key under its meaning.
+
+    A key without a value follows a #, with its default.
+    """
     key = _keys()[section, name]
     line = f"{name} = {value}" if value is not None else f"# {name} = {key['default']}"
     return "\n".join([*(f"# {part}" for part in textwrap.wrap(key["doc"], WIDTH - 2)), line])

@@ -19,6 +19,7 @@ from typing import Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
+from forebay._base.words import one_of
 from forebay._native import LawTwin, ScenarioError
 from forebay.experiment import automatic_gains
 from forebay.linux import device_qdiscs, devices, namespaces, programs, records, tcx
@@ -184,7 +185,7 @@ def _plan_own_qdisc(attached: Attached, target: Device, notes: list[str]) -> Att
     words = _own_qdisc(attached, target, shapes=shapes)
     if not attached.made:
         raise ScenarioError(
-            f"--rate is missing; expected a rate such as 15Mbit/s, since Linux's {words.qdisc} has "
+            f"--rate: missing; expected a rate such as 15Mbit/s, since Linux's {words.qdisc} has "
             f"no queue before the shaper of {name}"
         )
     attached = replace(attached, engine=words.qdisc)
@@ -451,7 +452,7 @@ def _factor(x: float) -> int:
 def _front(front: str | None, law: str, twin: LawTwin | None, *, shapes: bool, ecn: bool) -> str:
     """Return where the law is installed. Raises `ScenarioError` where it cannot be."""
     if front is not None and front not in FRONTS:
-        raise ScenarioError(f'--front: "{front}" is not valid; expected {", ".join(FRONTS)}')
+        raise ScenarioError(f'--front: "{front}" is not valid; expected {one_of(FRONTS, front)}')
     if front is not None and twin is None:
         raise ScenarioError(
             f'--front: "{front}": {law} has no fixed-point form; expected a law with one'
@@ -472,7 +473,7 @@ def _front(front: str | None, law: str, twin: LawTwin | None, *, shapes: bool, e
         )
     if not shapes:
         raise ScenarioError(
-            "--rate is missing; expected a rate such as 15Mbit/s, since a qdisc shapes"
+            "--rate: missing; expected a rate such as 15Mbit/s, since a qdisc shapes"
         )
     if ecn:
         raise ScenarioError("--ecn: a qdisc of BPF cannot mark packets; use --front classifier")

@@ -51,6 +51,7 @@ class DeviceQdisc:
     options: str
 
     def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON can hold them."""
         return asdict(self)
 
     @staticmethod

@@ -60,14 +60,17 @@ class Guest:
 
     @property
     def kernel(self) -> Path:
+        """Path of the kernel."""
         return self.folder / KERNEL
 
     @property
     def tools(self) -> Path:
+        """Path of the programs in the guest."""
         return self.folder / TOOLS
 
     @property
     def size_bytes(self) -> int:
+        """Size of all files in bytes."""
         return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
 
@@ -334,8 +337,10 @@ def _call(words: list[str], where: Path, line: Callable[[], None] | None = None)
 
 
 def _apt(work: Path, suite: str = SUITE) -> list[str]:
-    """Return options with which apt knows one suite of this machine's mirror, and changes
-    nothing of the machine."""
+    """Return options with which apt reads one suite of this machine's mirror.
+
+    They leave apt's own lists and settings unchanged.
+    """
     lists, archives = work / "apt/lists/partial", work / "apt/cache/archives/partial"
     for folder in (lists, archives):
         folder.mkdir(parents=True, exist_ok=True)

@@ -469,7 +469,13 @@ class _Guests:
         return sum(passed) / total if total else 1.0
 
     def take(self) -> tuple[list[Run], list[Fault]]:
-        """Return the runs and faults since the last call."""
+        """Return the runs and faults since the last call.
+
+        An exception that is no fault of a run is raised here, from the thread of its guest.
+        """
+        for future in self._futures:
+            if future.done() and not future.cancelled():
+                future.result()
         with self._lock:
             done, faults = self._done, self._faults
             self._done, self._faults = [], []

@@ -56,6 +56,7 @@ class LawCounts:
     late_max_s: float | None
 
     def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON can hold them."""
         return asdict(self)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
 from forebay._base.publication import digest_of
-from forebay._base.words import in_figures, short_time
+from forebay._base.words import in_figures, one_of, short_time
 from forebay._native import Plan, PointInfo, Run, ScenarioError
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.execution import Execution
@@ -190,6 +190,7 @@ class Outcome:
     congestion_control: str = field(default_factory=default_congestion_control)
 
     def __post_init__(self) -> None:
+        """Add the metrics of real traffic to those of each direction."""
         for direction in self.directions:
             direction.run.metrics.update(
                 user_cpu_s=self.observed.user_cpu_s,
@@ -316,6 +317,7 @@ class Outcome:
         self.write(out)
 
     def __str__(self) -> str:
+        """Return the lines of the summary."""
         return "\n".join(self.summary(None))
 
     def plot(self, kind: PlotKind = "queue", *, direction: str = "up", **options: Any) -> Plot:
@@ -336,7 +338,7 @@ class Outcome:
             If there is no such figure or direction.
         """
         if direction not in DIRECTIONS:
-            raise ParameterError("direction", direction, ", ".join(DIRECTIONS))
+            raise ParameterError("direction", direction, one_of(DIRECTIONS, direction))
         return self.result().plot(kind, point=DIRECTIONS.index(direction), **options)
 
     def _repr_html_(self) -> str:

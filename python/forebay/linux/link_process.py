@@ -300,6 +300,7 @@ class Net:
         self.outcome: Outcome | None = None
 
     def __enter__(self) -> Net:
+        """Start the emulator and a process in each network."""
         self._emulator = Emulator(self._settings, None, None, stdin=subprocess.DEVNULL)
         try:
             client, server = self._emulator.up.networks
@@ -316,6 +317,7 @@ class Net:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Stop the emulator and keep its outcome."""
         try:
             self.client.close()
             self.server.close()
@@ -324,6 +326,7 @@ class Net:
 
 
 def link(*args: object, **kwargs: object) -> Net:
+    """Return a link; the arguments are described below."""
     return Net(settings(*args, **kwargs))
 
 

@@ -1,5 +1,8 @@
-"""Settings of a link. The options are declared in Rust, which reads and checks them; names,
-defaults and sentences here derive from those declarations."""
+"""Settings of a link.
+
+Rust declares the options, and reads and checks them; names, defaults and sentences here derive
+from those declarations.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +71,7 @@ def need() -> None:
 
 
 def settings(*args: object, **kwargs: object) -> Settings:
+    """Return the settings of a link; the arguments are described below."""
     return designed(*args, **kwargs)[0]
 
 

@@ -77,22 +77,20 @@ def find(name: str) -> str | None:
 
 def need(*names: str) -> None:
     """Raise `ScenarioError` with the packages to install, in one line."""
-    missing = {PACKAGES[name] for name in names if find(name) is None}
+    packages = {name: PACKAGES[name] for name in names if find(name) is None}
     if "clang" in names and not (INCLUDE / HELPERS[0]).exists():
-        missing.add(HELPERS[1])
-    if missing:
-        words = " ".join(sorted(missing))
-        raise ScenarioError(
-            f"attach requires {', '.join(sorted(missing))}; install them with `apt-get install "
-            f"{words}`"
-        )
+        packages[HELPERS[0]] = HELPERS[1]
+    if packages:
+        missing = ", ".join(packages)
+        words = " ".join(sorted(set(packages.values())))
+        raise ScenarioError(f"{missing}: not installed; install with `apt-get install {words}`")
 
 
 def need_types() -> None:
     """Raise `ScenarioError` on a kernel in which no law of ours can run, in one line."""
     if not TYPES.exists():
         raise ScenarioError(
-            f"attach requires Linux 6.4 or newer with CONFIG_DEBUG_INFO_BTF; this is Linux "
+            f"a law in BPF requires Linux 6.4 or newer with CONFIG_DEBUG_INFO_BTF; this is Linux "
             f"{os.uname().release} without {TYPES}"
         )
 

@@ -95,6 +95,7 @@ class Attached:
 
     @property
     def key(self) -> str:
+        """The device's number and namespace, which no other record has."""
         return f"{self.ifindex}@{self.namespace}"
 
     @property
@@ -104,6 +105,7 @@ class Attached:
 
     @property
     def file(self) -> Path:
+        """Path of the record."""
         return ATTACHED / f"{self.key}.json"
 
     def write(self) -> None:
@@ -187,6 +189,7 @@ class RecordProblem:
         return True
 
     def __str__(self) -> str:
+        """Return the file, its fault and the remedy in one line."""
         advice = (
             "use that version of Forebay for its device"
             if self.later

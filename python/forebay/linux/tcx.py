@@ -1,8 +1,8 @@
-"""System calls of BPF: programs at a device's egress by tcx (Linux 6.6 and later), found again by
-their identifiers, and a BPF file system that is mounted nowhere.
+"""System calls of BPF: programs at a device's egress by tcx, and a private BPF file system.
 
-tcx takes a packet half as long as a filter of clsact. `bpftool net attach tcx_egress` does the
-same, where it is new enough.
+A program is found again by its identifier, and the file system is mounted nowhere. tcx requires
+Linux 6.6, and takes a packet half as long as a filter of clsact. `bpftool net attach tcx_egress`
+does the same, if it is new enough.
 """
 
 from __future__ import annotations

@@ -95,12 +95,13 @@ def show(
     name = f"{result.law}.toml"
     console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
     _show_law(console, result.kind, result.params)
-    where = f"{out}/" if out is not None else ""
+    folder = out if out is not None else "DIR"
     commands = [
-        command.replace(f"run {name}", f"run {where}{name}") for command in result.commands()
+        command.replace(f"run {name}", f"run {folder}/{name}") for command in result.commands()
     ]
     console.print()
-    print_commands(console, "To use it:", commands)
+    heading = "To use it:" if out is not None else "To use it, add --out DIR (scenario, figures):"
+    print_commands(console, heading, commands)
     if result.law in registries.laws():
         settings = list(
             router.lines(

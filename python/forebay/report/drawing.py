@@ -77,6 +77,9 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
             curve_axes.axvline(change, **parts.CHANGE)
         curve_axes.set_title(title)
         curve_axes.yaxis.set_major_locator(MaxNLocator(4))
+    # The place of a label without text does not matter; to find one takes 6 % of the drawing.
+    for axis in [axes.yaxis for axes in grid.flat] + [axes.xaxis for axes in grid[:-1].flat]:
+        axis.set_label_coords(0, 0)
     grid[0][0].set_xlim(sheet.x.range)
     grid[0][0].set_ylim(sheet.y.range)
     grid[-1][0].set_xlabel(sheet.x.heading)
@@ -217,7 +220,7 @@ def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
         value = f", {targets.pop():g} {sheet.y.unit}" if len(targets) == 1 else " of the law"
         keys.append(Line2D([], [], label=f"set-point{value}", **parts.TARGET))
     if time.grey:
-        keys.append(Patch(facecolor=parts.UNMEASURED["color"], label="not in the metrics"))
+        keys.append(Patch(facecolor=parts.UNMEASURED["color"], label="not measured"))
     if time.changes and not sheet.legend:
         keys.append(Line2D([], [], label="; ".join(time.says), **parts.CHANGE))
     return keys

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay._base.errors import ParameterError
+from forebay._base.registries import title_of
 from forebay.experiment import descriptions
 from forebay.report import drawing, over_time, style, sweeps
 from forebay.report.sheet import Curve, Floats, Panel, Scale, Sheet
@@ -42,8 +43,8 @@ def delay(result: Result, point: int, link: int) -> Sheet:
         if len(delay_ms):
             # Before the shortest wait, every packet waited longer.
             x, y = np.concatenate([[0.0], delay_ms]), np.concatenate([[1.0], longer])
-            tags = {"law": law.label}
-            curves.append(Curve(law.label, tags, index, x, 100 * y, width=1.5))
+            name = title_of(law.label)
+            curves.append(Curve(name, {"law": name}, index, x, 100 * y, width=1.5))
     return Sheet(
         f"delay-{link}",
         Scale("Queuing delay", "ms", zero=True),
@@ -80,7 +81,7 @@ def classes(result: Result, point: int, link: int) -> Sheet:
             look = style.of_traffic(i)
             series.append(Curve(name, {"class": name}, look, delay_ms, 100 * shorter, width=1.5))
         if series:
-            panels.append(Panel(law.label, series))
+            panels.append(Panel(title_of(law.label), series))
     return Sheet(
         f"classes-{link}",
         Scale("Queuing delay", "ms", log=True, least=LEAST_MS, note=", logarithmic"),
@@ -110,8 +111,8 @@ def completions(result: Result, point: int, link: int) -> Sheet:
             took = completion_times_s(result, point, index, link, kind)
             if len(took):
                 share = 100 * np.arange(len(took) + 1) / len(took)
-                x, tags = np.concatenate([took[:1], took]), {"law": law.label}
-                series.append(Curve(law.label, tags, index, x, share))
+                x, name = np.concatenate([took[:1], took]), title_of(law.label)
+                series.append(Curve(name, {"law": name}, index, x, share))
         panels.append(Panel(info.traffic[kind].label, series))
     return Sheet(
         f"completion-{link}",
@@ -273,8 +274,8 @@ KINDS = {
     "queue": Kind(
         over_time.queue,
         "Queue length over time{at}",
-        "Left: the backlog every {sample}, with the first seed. Right: how often each length was "
-        "seen {seen}.",
+        "Left: the backlog every {sample}, with the first seed. Right: how often each length "
+        "occurred {seen}.",
         every_link=True,
         more=over_time.about_queue,
     ),
@@ -282,7 +283,7 @@ KINDS = {
         over_time.loss,
         "Loss rate over time{at}",
         "Left: packets dropped of those that arrived, in every {interval}, with the first seed. "
-        "Right: how often each rate was seen {seen}. A wide spread means bursts of loss.",
+        "Right: how often each rate occurred {seen}. A wide spread means bursts of loss.",
     ),
     "delay": Kind(
         delay,
@@ -302,23 +303,23 @@ KINDS = {
         over_time.goodput,
         "Goodput per flow over time{across}",
         "In-order data of each flow, by the time when it left the last queue, with the first seed. "
-        "Traffic of up to 20 flows has a curve for each; of more, the median over its flows, in "
-        "bands that hold the middle half and nine tenths of them. Peaks outside the measurement "
-        "are cut off.",
+        "Traffic of up to 20 flows has a curve for each flow; other traffic has the median over "
+        "its flows, with bands for the middle 50 % and 90 % of them. Peaks outside the measurement "
+        "window are cut off.",
         over_time.shows_flows,
     ),
     "windows": Kind(
         over_time.windows,
         "Packets in flight over time",
-        "Left: what a flow of ftp has sent and not had acknowledged, every {sample}, the mean over "
-        "all that have data, with the first seed. Right: how often each number was seen {seen}.",
+        "Left: unacknowledged packets of an ftp flow every {sample}, the mean over all flows with "
+        "data to send, with the first seed. Right: how often each number occurred {seen}.",
         over_time.shows_windows,
     ),
     "completion": Kind(
         completions,
         "Completion of transfers{across}",
-        "Share of the transfers that took no longer than the time on the axis, from the SYN to the "
-        "last ACK; those that were done {measured}. A curve further left means faster transfers.",
+        "Share of the transfers completed {measured} that took no longer than the time on the "
+        "axis, from the SYN to the last ACK. A curve further left means faster transfers.",
         shows_completions,
     ),
 }

@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from forebay._base import words
+from forebay._base.registries import title_of
 from forebay.control.plant import REASONS
 from forebay.report import style
 from forebay.report.parts import NOTE, PLAIN
@@ -60,7 +61,7 @@ def draw_map(drawn: StabilityMap) -> Plot:
             rasterized=True,
         )
     bar = figure.colorbar(shades, ax=axes, pad=0.02)
-    bar.set_label("Gain margin by theory [dB]; unstable below 0")
+    bar.set_label("Gain margin (theory) [dB]; unstable below 0")
     bar.outline.set_visible(False)
     if drawn.stable.any() and not drawn.stable.all():
         margin = np.ma.masked_invalid(drawn.gain_margin_db)
@@ -94,10 +95,10 @@ def _words(axes: Axes, drawn: StabilityMap) -> None:
     """Write the title, and captions for the line and the circles."""
     captions = []
     if drawn.stable.any() and not drawn.stable.all():
-        captions.append("Line: limit of stability by theory.")
+        captions.append("Line: limit of stability (theory).")
     if drawn.oscillation:
         captions.append(
-            "Circles: packet simulation, standard deviation of the queue over its mean."
+            "Circles: standard deviation of the queue over its mean (packet simulation)."
         )
     if style.printed():
         axes.set_xlabel("\n".join([axes.get_xlabel(), *captions]))
@@ -105,11 +106,11 @@ def _words(axes: Axes, drawn: StabilityMap) -> None:
         axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
     # The quantity that no axis shows is in the title.
     fixed = drawn.link.rtts if drawn.axis == "rate" else drawn.link.rate
-    beside = f" beside {drawn.link.l4s_flows:g} flows of L4S" if drawn.link.l4s_flows else ""
-    beside += f" with {drawn.link.senders}" if drawn.link.groups else ""
-    described = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
+    senders = f", {drawn.link.l4s_flows:g} L4S flows" if drawn.link.l4s_flows else ""
+    senders += f", {drawn.link.senders}" if drawn.link.groups else ""
+    windows = "" if drawn.windows == "published" else f", {drawn.windows} windows"
     axes.set_title(
-        f"{drawn.law} on {words.quantity(fixed)}{beside}{described}: where its loop is stable"
+        f"Stability of {title_of(drawn.law)} ({words.quantity(fixed)}{senders}{windows})"
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay._base import words
+from forebay._base.registries import title_of
 from forebay.experiment import descriptions
 from forebay.experiment.steady_state import steers
 from forebay.report import style
@@ -71,7 +72,8 @@ def glance(result: Result, point: int, link: int) -> Sheet:
         rows = len(samples["time_s"]) // every * every
         mean = samples["queue_pkts"][:rows].reshape(-1, every).mean(axis=1)
         ends_s = samples["time_s"][every - 1 : rows : every]
-        curves.append(Curve(law.label, {"law": law.label}, index, ends_s, mean, width=1.3))
+        name = title_of(law.label)
+        curves.append(Curve(name, {"law": name}, index, ends_s, mean, width=1.3))
     panels = [Panel("", curves, targets.pop() if len(targets) == 1 else None)]
     return Sheet(
         "time",
@@ -79,7 +81,7 @@ def glance(result: Result, point: int, link: int) -> Sheet:
         Scale("Queue", "packets", zero=True, range=(0.0, _top(panels, 1.0))),
         panels,
         _timeline(result, info),
-        legend=tuple((law.label, index) for index, law in result.laws(point)),
+        legend=tuple((title_of(law.label), index) for index, law in result.laws(point)),
     )
 
 
@@ -175,7 +177,9 @@ def goodput(result: Result, point: int, link: int) -> Sheet:
             if flows.traffic in by_traffic and flows.columns and len(flows.columns[0])
             for curve in _of_traffic(flows, info.traffic[flows.traffic].label)
         ]
-        panels.append(Panel(f"{law.label}, seed {result.runs_of(point, index)[0].seed}", series))
+        panels.append(
+            Panel(f"{title_of(law.label)}, seed {result.runs_of(point, index)[0].seed}", series)
+        )
     # A peak of slow start would flatten all other curves, so the axis ends below it.
     highest = max((_highest_mbps(flows, info.measure_s) for flows in flows_of_laws), default=0.0)
     return Sheet(
@@ -351,9 +355,9 @@ def about_queue(result: Result, point: PointInfo, link: int) -> str:
     place = point.links[link]
     text = ""
     if any(target_pkts(point, law, place) is not None for law in point.laws):
-        text += " The dashed line is the set-point; a law that holds it has a narrow hump there."
+        text += " The dashed line is the set-point; a law that tracks it has a narrow peak there."
         laws_of_the_queue = [law for law in point.laws if law.target_pkts and not law.per_flow]
-        unsteered = [law.label for law in laws_of_the_queue if not steers(law)]
+        unsteered = [title_of(law.label) for law in laws_of_the_queue if not steers(law)]
         if unsteered and not place.law:
             has = "has its target" if len(unsteered) == 1 else "have their targets"
             does = "does" if len(unsteered) == 1 else "do"
@@ -364,7 +368,7 @@ def about_queue(result: Result, point: PointInfo, link: int) -> str:
             f" In print, each point averages {-(-rows // limit)} samples; the band spans their "
             "minimum and maximum."
         )
-    return text + (f" This link is always under {place.law.label}." if place.law else "")
+    return text + (f" This link is always under {title_of(place.law.label)}." if place.law else "")
 
 
 def _packets(
@@ -440,11 +444,11 @@ def _panels(
     _observed(result, point, link)
     return [
         Panel(
-            law.label,
+            title_of(law.label),
             [
                 Curve(
                     f"seed {run.seed}",
-                    {"law": law.label, "seed": str(run.seed)},
+                    {"law": title_of(law.label), "seed": str(run.seed)},
                     index,
                     *values(observed),
                     width=0.8,

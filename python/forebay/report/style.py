@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forebay._native import ScenarioError
+from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 
 #: Okabe and Ito's colours that keep apart for colour-blind readers, without the yellow that
 #: does not show on white.
@@ -78,7 +79,7 @@ def use(name: str) -> None:
         If there is no such style.
     """
     if name not in STYLES:
-        raise ScenarioError(f'--style: "{name}" is not a style; choose {", ".join(STYLES)}')
+        raise ParameterError("style", name, one_of(STYLES, name))
     _now[0] = STYLES[name]
     STYLE.clear()
     STYLE.update(_now[0].settings)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._base.metrics import METRICS
+from forebay._base.registries import title_of
 from forebay._base.statistics import LEVEL
 from forebay._base.words import in_figures
 from forebay.experiment import descriptions
@@ -52,7 +53,7 @@ OVERVIEWS = {
     "goodput": Overview(
         ("goodput_bps", "delay_p95_s"),
         "Goodput and delay",
-        "Data handed to the receivers, and the time that 95 % of the packets wait less than;",
+        "Goodput, and the 95th percentile of the queuing delay;",
     ),
     "qacd": Overview(
         ("qacd_pkts",),
@@ -100,12 +101,15 @@ def caption(result: Result, kind: str) -> tuple[str, str]:
     kind : str
         Name of the figure.
     """
-    bars = (
-        f"bars and bands are {100 * LEVEL:.0f} % confidence intervals of the mean over "
-        f"{result.seeds} seeds (Student's t); a map has the means alone."
-        if result.seeds > 1
-        else "one seed gives no interval."
-    )
+    if result.seeds == 1:
+        bars = "one seed gives no interval."
+    elif len(_axes(result)) == 2:
+        bars = f"means over {result.seeds} seeds."
+    else:
+        bars = (
+            f"bars and bands are {100 * LEVEL:.0f} % confidence intervals of the mean over "
+            f"{result.seeds} seeds (Student's t)."
+        )
     overview = OVERVIEWS[kind]
     return overview.title, f"{overview.text} {bars}"
 
@@ -181,7 +185,7 @@ def _curves(result: Result, axis: Axis, order: Sequence[int], metric: str) -> li
     """Return the means of each law, in the band of their intervals."""
     x, scale = np.array([axis.numbers[axis.places[p]] for p in order]), METRICS[metric].scale
     curves = []
-    for i, law in enumerate(result.plan.laws):
+    for i, law in enumerate(map(title_of, result.plan.laws)):
         cells = [result.cell_at(p, i, metric) for p in order]
         mean = np.array([scale * cell.mean for cell in cells])
         half = np.array([scale * cell.half_width for cell in cells])
@@ -236,7 +240,7 @@ def _maps(result: Result, metrics: Sequence[str], down: Axis, across: Axis) -> P
             if values[i].size <= WRITTEN_CELLS:
                 _write(panel, values[i], low, high)
             if name == metrics[0]:
-                panel.set_title(laws[i])
+                panel.set_title(title_of(laws[i]))
             panel.set_xticks(range(shape[1]), across.short, rotation=90 if shape[1] > 6 else 0)
             panel.set_yticks(range(shape[0]), down.short)
         figure.colorbar(image, ax=list(row), label=metric.heading)
@@ -251,7 +255,8 @@ def _write(panel: Axes, values: NDArray[np.float64], low: float, high: float) ->
     for (y, x), value in np.ndenumerate(values):
         if not math.isnan(value):
             colour = "white" if value < low + 0.55 * (high - low) else "black"
-            panel.text(x, y, in_figures(value), ha="center", va="center", fontsize=7, color=colour)
+            text = panel.text(x, y, in_figures(value), ha="center", va="center", color=colour)
+            text.set(fontsize=7, in_layout=False)
 
 
 @styled
@@ -261,7 +266,7 @@ def _dots(result: Result, metrics: Sequence[str]) -> Plot:
     With one point, the laws are along the axis.
     """
     points = list(result.points())
-    laws = result.plan.laws
+    laws = list(map(title_of, result.plan.laws))
     width = min(16.0, max(10.0, 3.0 + 0.25 * len(points) * len(laws)))
     figure = Plot(figsize=(width, 0.7 + 2.4 * len(metrics)), layout="constrained")
     grid = figure.subplots(len(metrics), 1, sharex=True, squeeze=False)

@@ -44,6 +44,7 @@ def template(name: str) -> Template:
         "time_in_words": words.time,
         "digits": lambda number, count: f"{number:.{count}g}",
         "law_title": registries.title_of,
+        "laws_in_prose": registries.titles_in,
         "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
         "one_in": _one_in,
         "or_unlimited": lambda number, unit: (

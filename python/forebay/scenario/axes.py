@@ -143,7 +143,6 @@ def sorted_texts(texts: Sequence[str]) -> list[str] | None:
 def draw(method: str, points: int, columns: int, seed: int) -> NDArray[np.float64]:
     """Return samples of a sweep's ranges.
 
-
     R (array of shape (points, columns)): Positions within the ranges, from 0 to 1.
 
     Parameters

@@ -68,10 +68,10 @@ class Controller:
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """Attributes
+    """A parameter of a law in Python: a field of its dataclass.
+
+    Attributes
     ----------
-    parameter of a law in Python
-        a field of its dataclass.
     name : str
         Name of the field.
     unit : str
@@ -367,7 +367,7 @@ def _default(field: dataclasses.Field[Any], unit: str) -> bool | int | float | s
 
 #: The hooks of a law, with the values that each may return.
 HOOKS = {
-    "sample": "a probability, 0 to 1",
+    "sample": "a probability from 0 to 1",
     "on_enqueue": '"pass", "mark" or "drop"',
     "on_dequeue": '"pass", "mark" or "drop"',
 }
@@ -382,15 +382,15 @@ class UnfitError(Exception):
     ----------
     key : str
         The part of the class that is at fault.
-    found : str
-        The present state of that part.
-    allowed : str
-        The required state.
+    reason : str
+        The fault of that part.
+    expected : str
+        Description of a correct part.
     """
 
-    def __init__(self, key: str, fault: str, requirement: str) -> None:
-        self.key, self.found, self.allowed = key, fault, requirement
-        super().__init__(f"{key}: {fault} is not valid; expected {requirement}")
+    def __init__(self, key: str, reason: str, expected: str) -> None:
+        self.key, self.reason, self.expected = key, reason, expected
+        super().__init__(f"{key}: {reason}; expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -440,20 +440,22 @@ def make(prototype: Callable[..., Any], values: dict[str, Any]) -> LawHooks:
     try:
         law = prototype(**values)
     except Exception as error:
-        fault = f"{type(error).__name__}: {error}{_at(error)}"
-        raise UnfitError("kind", fault, "a class that takes its parameters") from error
+        reason = f"{type(error).__name__}: {error}{_at(error)}"
+        raise UnfitError("kind", reason, "a class that accepts its parameters") from error
     hooks = {name: getattr(law, name, None) for name in HOOKS}
     for name, hook in hooks.items():
         if hook is not None and not callable(hook):
-            raise UnfitError(name, repr(hook), f"a method that returns {HOOKS[name]}")
+            raise UnfitError(
+                name, f"{hook!r} cannot be called", f"a method that returns {HOOKS[name]}"
+            )
     if not any(hooks.values()):
-        fault = f"nothing to call in {type(law).__name__}"
-        requirement = "a method sample, which returns a probability, on_enqueue or on_dequeue"
-        raise UnfitError("sample", fault, requirement)
+        reason = f"{type(law).__name__} has no method of a law"
+        expected = "a method sample, which returns a probability, on_enqueue or on_dequeue"
+        raise UnfitError("sample", reason, expected)
     interval = getattr(law, "interval", None)
     if hooks["sample"] and interval is None:
-        requirement = 'the time between two samples: seconds, or a text such as "15ms"'
-        raise UnfitError("interval", "nothing", requirement)
+        expected = 'the time between two samples in seconds, or as a text such as "15ms"'
+        raise UnfitError("interval", "missing", expected)
 
     def seeded(seed: int) -> None:
         if not hasattr(law, "rng"):

@@ -213,8 +213,10 @@ def read(text: str, vocabulary: Mapping[str, Iterable[str]]) -> Text:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text, without colours, those that end in a backslash joined with the
-    next."""
+    """Return the lines of a text without colours.
+
+    A line that ends in a backslash is joined with the next one.
+    """
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "")
     plain = "".join(char if char.isprintable() or char == "\n" else " " for char in plain)
     joined = re.sub(r"\\\s*\n", " ", plain)
@@ -496,7 +498,7 @@ def number(about: str, text: str) -> float:
 
 
 def whole(about: str, text: str) -> int:
-    """Return a whole number, which may be hexadecimal; `show` prints packets as 1000p.
+    """Parse a whole number of tc(8), which may be hexadecimal or end in "p", such as "1000p".
 
     Parameters
     ----------

@@ -66,6 +66,7 @@ class Gate:
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
         if reason := self._refusal(scope):
             refusal: ASGIApp
             if scope["type"] == "websocket":

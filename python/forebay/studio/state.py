@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
+from forebay._base.words import one_of
 from forebay._native import LawModel, ScenarioError
 from forebay.control.link import PLAIN, Link
 from forebay.scenario.builder import Group
@@ -159,7 +160,7 @@ def _controls() -> dict[str, Control]:
         "tcp": [(name, name) for name in registries.senders()],
         # Changes after half of a run.
         "event": [
-            ("none", "nothing"),
+            ("none", "none"),
             ("more-flows", "twice the flows"),
             ("fewer-flows", "half the flows"),
             ("slower", "half the rate"),
@@ -395,7 +396,7 @@ def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
         return None
     laws = registries.laws()
     if kind not in laws:
-        raise ParameterError(side, kind, ", ".join(laws))
+        raise ParameterError(side, kind, one_of(laws, kind))
     goals = tuple((k.removeprefix("goal."), v) for k, v in own.items() if k.startswith("goal."))
     params = [(k, v) for k, v in own.items() if not k.startswith("goal.") and k != "by"]
     rule = laws[kind]["has_rule"]

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 
 from forebay._base import statistics
-from forebay._base.registries import baseline
+from forebay._base.registries import baseline, title_of
 from forebay.report.parts import PLAIN, legend_below, plain_log_x, write_at
 from forebay.report.plot import Plot, one_panel, styled
 from forebay.report.style import COLOURS
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 MARKS: dict[str, tuple[str, str, bool, str]] = {
     "tuned": ("o", COLOURS[0], True, "tuned, keeps its margins"),
     "broken": ("o", COLOURS[0], False, "tuned, no gains keep the margins"),
-    "listed": ("^", COLOURS[2], True, "without a model, a few settings"),
-    "default": ("s", COLOURS[1], False, "papers' or designed"),
+    "listed": ("^", COLOURS[2], True, "no linear model, a few settings"),
+    "default": ("s", COLOURS[1], False, "parameters of papers or designs"),
 }
 CHOSEN: dict[str, Any] = {
     "marker": "*",
@@ -66,8 +66,14 @@ def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best:
         Best goodput at each point.
     """
     panels = [
-        ("95 % of the packets wait less than [ms]", [o.worst_of(o.delay_p95_s) for o in screened]),
-        ("standard deviation of the delay [ms]", [o.worst_of(o.deviation_s) for o in screened]),
+        (
+            "95th percentile of the queuing delay [ms]",
+            [o.worst_of(o.delay_p95_s) for o in screened],
+        ),
+        (
+            "Standard deviation of the queuing delay [ms]",
+            [o.worst_of(o.deviation_s) for o in screened],
+        ),
     ]
     lost = [100 * max(LEAST_LOST, 1 - float(runs.relative(best).min())) for runs in screened]
     figure = Plot(figsize=(10.0, 5.4), layout="constrained")
@@ -78,16 +84,16 @@ def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best:
         marks[-1].scatter()
         axis.set_yscale("log")
         plain_log_x(axis)
-        axis.set_xlabel(f"At the worst place, {label}")
+        axis.set_xlabel(label)
         axis.axhspan(100 * goal.give_up, 200, color="#f1f1f1", zorder=0)
     axes[0].set_ylim(115, 0.85 * min(lost))
     axes[0].set_yticks([t for t in (1, 2, 5, 10, 20, 50, 100) if t >= 0.85 * min(lost)])
     axes[0].yaxis.set_major_formatter(PLAIN)
     axes[0].yaxis.set_minor_formatter(NullFormatter())
-    axes[0].set_ylabel("Goodput given up at the worst place\n[% of the best candidate's there]")
-    axes[0].set_title("Queuing delay against goodput: up and left is better")
-    axes[1].set_title("Its deviation against goodput")
-    grey = f'grey: gives up more than "{goal.name}" allows'
+    axes[0].set_ylabel("Loss of goodput\n[% of the best candidate's goodput]")
+    axes[0].set_title("Delay and loss of goodput")
+    axes[1].set_title("Deviation and loss of goodput")
+    grey = f'grey: more than the goal "{goal.name}" allows'
     write_at(axes[0], grey, (0.01, 0.01), fontsize=SMALL)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.draw_without_rendering()
@@ -123,7 +129,9 @@ def points(tested: Sequence[Checked], where: Sequence[OperatingPoint], reference
             label=baseline()["short_title"] if plain else reference,
         )
     for row, values, local in zip(rows, chosen.deviation_s, chosen.locals(where), strict=True):
-        _interval(axes, row, values, "#000000", label=f"{chosen.candidate.law}, tuned", **CHOSEN)
+        _interval(
+            axes, row, values, "#000000", label=f"{title_of(chosen.candidate.law)}, tuned", **CHOSEN
+        )
         if local is not None:
             axes.plot(
                 [1e3 * local.noise_delay_s],
@@ -132,13 +140,13 @@ def points(tested: Sequence[Checked], where: Sequence[OperatingPoint], reference
                 color=COLOURS[0],
                 markerfacecolor="none" if local.timeouts else COLOURS[0],
                 markersize=5,
-                label="predicted, though timeouts count" if local.timeouts else "predicted",
+                label="predicted, inaccurate (timeouts)" if local.timeouts else "predicted",
             )
     plain_log_x(axes)
     axes.set_yticks(rows, [str(point) for point in where])
     axes.set_ylim(-0.6, len(where) - 0.4)
     axes.set_xlabel("Standard deviation of the queuing delay [ms]")
-    axes.set_title("Deviation at every corner and in the middle")
+    axes.set_title("Deviation at every operating point")
     legend_below(figure, axes)
     return figure
 
@@ -168,7 +176,7 @@ def defaults(
     figure, axes = one_panel(9.0, 1.3 + 0.3 * (len(comparisons) + 1))
     own_ms = _interval(axes, 0, chosen.worst_s, "#000000", **CHOSEN)
     axes.axvline(own_ms, color="#bbbbbb", linewidth=1.0, zorder=0)
-    names = [f"{chosen.candidate.law}, tuned"]
+    names = [f"{title_of(chosen.candidate.law)}, tuned"]
     notes = [f"goodput {100 * goodput_of(chosen):.0f} %"]
     for row, comparison in enumerate(comparisons, 1):
         colour = COLOURS[0] if comparison.difference_s > 0 else COLOURS[1]
@@ -190,8 +198,8 @@ def defaults(
     right.grid(visible=False)
     # The layout underestimates the width of the names along the axis.
     figure.set_layout_engine("constrained", w_pad=0.15)
-    axes.set_xlabel("Standard deviation of the queuing delay at the worst place [ms]")
-    axes.set_title(f"Chosen law beside {reference} (hollow: may be chance)")
+    axes.set_xlabel("Standard deviation of the queuing delay at the worst operating point [ms]")
+    axes.set_title(f"Chosen law compared with {reference} (hollow: may be chance)")
     return figure
 
 
@@ -233,7 +241,7 @@ class _Marks:
             self.axes.plot([self.x[i]], [self.y[i]], label="chosen", zorder=5, **CHOSEN)
 
     def write_names(self) -> None:
-        """Write names beside the marks, the most telling first, as long as none overlap."""
+        """Write names next to the marks in the order of importance, unless they overlap."""
         axes, x, y = self.axes, self.x, self.y
         placed = [axes.transData.transform((a, b)) for a, b in zip(x, y, strict=True)]
         boxes: list[Any] = []
@@ -281,20 +289,20 @@ def _p(p: float) -> str:
 KINDS: dict[TuningPicture, tuple[str, str]] = {
     "trade": (
         "Delay against goodput",
-        "Every candidate at its own worst place (a corner of the ranges, or their middle), with "
-        f"the runs that chose ({SCREENING_SEEDS} seeds). Labels appear where there is room. "
-        "Candidates above the grey area meet the goal.",
+        "Each candidate at its worst operating point (a corner of the ranges, or their middle), "
+        f"from the runs of the choice ({SCREENING_SEEDS} seeds). Up and left is better; candidates "
+        "above the grey area meet the goal. Labels that would overlap are left out.",
     ),
     "places": (
-        "Corner by corner",
+        "Deviation by operating point",
         "Standard deviation of the queuing delay over time, mean of {seeds} seeds; the line "
         "through the star is its 95 % confidence interval. The diamond is the prediction of the "
         "linear model from TCP's own losses at constant load.",
     ),
     "defaults": (
         "Other laws",
-        "The largest deviation at any place, seed by seed: mean and 95 % confidence interval. "
-        "Beside it the mean difference to the chosen law, p of the paired test, and the goodput "
-        "at the worst place, as a share of the best candidate's there.",
+        "Largest deviation at any operating point: mean and 95 % confidence interval over the "
+        "seeds. On the right: the mean difference from the chosen law, p of the paired test, and "
+        "the goodput at the worst operating point, as a share of the best candidate's there.",
     ),
 }

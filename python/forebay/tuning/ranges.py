@@ -145,6 +145,7 @@ class OperatingPoint:
         return f"{1e3 * self.rtt_s:.10g}ms"
 
     def __str__(self) -> str:
+        """Return rate, RTT and number of flows in words."""
         ends = [self.before or self, self]
         rates = dict.fromkeys(in_figures(1e-6 * end.rate_bps, 4) for end in ends)
         rate = f"{' to '.join(rates)}{NO_BREAK}Mbit/s"
@@ -523,6 +524,8 @@ class LinkRange:
         return point.rate_bps / (8 * self.packet_bytes)
 
     def __str__(self) -> str:
+        """Return the ranges of rate, RTTs and flows in words."""
+
         def span(bounds: tuple[float, float], scale: float, unit: str) -> str:
             texts = [in_figures(scale * end, 4) for end in _distinct(bounds)]
             return " to ".join(texts) + unit

@@ -23,8 +23,8 @@ from forebay._base.errors import ParameterError
 from forebay._base.metrics import with_interval
 from forebay._base.publication import publication, publish
 from forebay._base.publication import write as write_file
-from forebay._base.registries import baseline
-from forebay._base.words import in_figures
+from forebay._base.registries import baseline, title_of
+from forebay._base.words import in_figures, one_of
 from forebay.control import pi_forms
 from forebay.control.pi_stabilising_set import SLOW
 from forebay.scenario import router
@@ -207,7 +207,7 @@ class Tuning:
         from forebay.tuning import figures
 
         if kind not in (kinds := get_args(TuningPicture)):
-            raise ParameterError("kind", kind, ", ".join(kinds))
+            raise ParameterError("kind", kind, one_of(kinds, kind))
         if not (self.screened if kind == "trade" else self.tested):
             reason = "there are no runs to draw, since the tuning was interrupted"
             raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)
@@ -238,6 +238,7 @@ class Tuning:
         return folder / PAGE
 
     def __str__(self) -> str:
+        """Return the reasons in words, or the fields if nothing was screened."""
         return "\n\n".join(self.reasons()) if self.screened else repr(self)
 
     def _repr_html_(self) -> str:
@@ -339,7 +340,7 @@ def _recommendation(tuning: Tuning) -> Findings:
         )
     )
     if lines and slowest < fastest:
-        lines.append("# with the rate of the link in place of that of the fastest")
+        lines.append("# These rates are for the fastest link; replace them by those of your link.")
     return {
         "law": law.law,
         "params": dict(law.params),
@@ -689,9 +690,9 @@ def _in_ms(mean_s: float, half_s: float) -> str:
 
 
 def _three_ms(value_s: float) -> str:
-    """Write three figures of a time in ms, or all of a larger number."""
+    """Return a time in ms with three significant figures, or with all of a larger number."""
     value_ms = 1e3 * value_s
-    return f"{value_ms:.3g}" if abs(value_ms) < 999.5 else f"{value_ms:.0f}"
+    return f"{value_ms:#.3g}".rstrip(".") if 1e-3 < abs(value_ms) < 999.5 else f"{value_ms:.0f}"
 
 
 #: What the templates write numbers with.
@@ -742,9 +743,10 @@ def write_files(tuning: Tuning, facts: Mapping[str, Any], out: Path, command: st
         The command that made them.
     """
     from forebay.report.pages import render_all
-    from forebay.report.templates import html
+    from forebay.report.templates import html, paragraphs
 
     drawn = page_figures(tuning)
+    summary = {"range_text": str(tuning.ranges), "this_for": facts["for"], **facts, **FORMS}
     with publication(out) as unfinished:
         render_all(drawn, unfinished)
         page = html(
@@ -754,7 +756,8 @@ def write_files(tuning: Tuning, facts: Mapping[str, Any], out: Path, command: st
             choices=choices(facts["candidates"]),
             choices_are=choices_are(facts),
             names_say=NAMES_SAY,
-            title=f"{facts['law'] or 'Tuning'} for {tuning.ranges}",
+            answers=paragraphs("tune_summary.txt.j2", **summary)[:1],
+            title=f"{title_of(facts['law'] or 'Tuning')} for {tuning.ranges}",
             interrupted=_partial(tuning),
             commands=commands(tuning, out),
             figures=drawn,
@@ -775,11 +778,11 @@ def scenarios(tuning: Tuning) -> dict[str, str]:
     law, ranges = tuning.chosen.candidate.law, tuning.ranges
     chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
     finalists = [chosen, *(runs.candidate for runs in tuning.tested[1:])]
-    title = f"{law}, tuned"
-    beside = f"{title}, beside {tuning.reference}"
+    title = f"{title_of(law)}, tuned"
+    comparison = f"{title}, compared with {tuning.reference}"
     return {
         LAW: f"# {LAW}\n" + check.scenario([chosen], ranges, title, ranges.middle),
-        CORNERS: f"# {CORNERS}\n" + check.scenario(finalists, ranges, beside),
+        CORNERS: f"# {CORNERS}\n" + check.scenario(finalists, ranges, comparison),
     }
 
 

@@ -18,6 +18,7 @@ from forebay._base import progress, quantities, registries, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.progress import Progress
 from forebay._base.quantities import Overrides
+from forebay._base.words import one_of
 from forebay._native import ScenarioError
 from forebay.experiment import execution, store_choice
 from forebay.experiment.experiment import check_seeds
@@ -177,7 +178,7 @@ def _check_arguments(goal: str, seeds: int, gains: str, router: str | None) -> N
 def _check_choice(name: str, value: str, names: Iterable[str]) -> None:
     """Raise `ParameterError` for a value that is not among the names."""
     if value not in (choices := list(names)):
-        raise ParameterError(name, value, ", ".join(choices))
+        raise ParameterError(name, value, one_of(choices, value))
 
 
 def _laws(laws: Sequence[str], ranges: LinkRange) -> list[str]:

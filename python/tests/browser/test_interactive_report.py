@@ -109,7 +109,7 @@ def test_a_zoom_goes_through_every_figure_over_time(page: Any) -> None:
     panel.press("0")
     assert view(page, "queue-1") == (0, 4)
     drag(page, "queue-2", 0.1, 0.2)
-    figure(page, "loss-1").get_by_role("button", name="whole").click()
+    figure(page, "loss-1").get_by_role("button", name="reset").click()
     assert view(page, "queue-2") == (0, 4)
 
 

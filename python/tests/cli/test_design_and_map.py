@@ -94,10 +94,21 @@ def test_gains_that_cut_the_probability_at_zero_are_named(cli: Cli, tmp_path: Pa
     assert said == [True, True, False, False]
 
 
+def test_design_writes_nothing_without_out(cli: Cli, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    for flows in ("60", "40..80"):
+        link = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", flows, "--rtt", "200ms"]
+        done = cli("design", "pi", *link)
+        assert done.returncode == 0, done.stderr
+        assert "add --out DIR" in done.stdout.replace("Add", "add")
+        assert 'kind = "pi"' in done.stdout.replace("     ", " ").replace("  ", " ")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
-    done = cli("design", "pi", *LINK, "--target", "175p")
+    done = cli("design", "pi", *LINK, "--target", "175p", "--out", "designed")
     assert done.returncode == 0, done.stderr
-    out = tmp_path / "results" / "design-pi"
+    out = tmp_path / "designed"
     written = {path.name for path in out.iterdir()}
     assert written == {
         "pi.toml",
@@ -156,7 +167,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--set", "beta=2"], "beta"),
         (
             ["pi", *LINK, "--set", "bta=0.2"],
-            '"bta": pi has no such goal or parameter; expected beta, target',
+            '"bta": pi has no such goal or parameter; expected one of beta, target, ',
         ),
         (["pi", *LINK, "--set", "beta"], "KEY=VALUE"),
         (["pi", "--rate", "15", "--flows", "60", "--rtt", "200ms"], "rate"),
@@ -182,7 +193,7 @@ def test_the_explanation_of_one_flow_has_plain_numbers(cli: Cli, tmp_path: Path)
     )
     said = " ".join(done.stdout.split())
     assert "1 flow with 0.1 ms of propagation has 833,333 packets per second" in said
-    assert "of delay on top" in said
+    assert "of additional delay" in said
     assert "bear 0 ms" not in said
 
 

@@ -80,9 +80,15 @@ def test_the_commands_of_a_line_carry_its_packets(kind: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--line", "vdsl", "--down", "9Mbit/s", "--up", "9Mbit/s"), '--line: "vdsl"'),
+        (
+            ("--line", "vdsl", "--down", "9Mbit/s", "--up", "9Mbit/s"),
+            '--line: "vdsl" is not valid; expected one of ',
+        ),
         (("--line", "docsis", "--down", "9Mbit/s"), "--up: the rate is missing, which --line"),
-        (("--line", "docsis", "--down", "9", "--up", "9Mbit/s"), '--down: found "9"'),
+        (
+            ("--line", "docsis", "--down", "9", "--up", "9Mbit/s"),
+            '--down: "9" is not valid; expected a rate with its unit, such as "45Mbit/s" (',
+        ),
         (("--line", "docsis", "--rate", "9Mbit/s"), "--rate cannot be combined with --line"),
         (("--down", "9Mbit/s"), "--down requires --line"),
         (

@@ -111,7 +111,7 @@ def test_a_wrong_setting_is_a_line(example: Path, prefix: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    line = 'target: found "900p", allowed: at most the buffer, "800p"\n'
+    line = 'target: "900p" is not valid; expected at most the buffer, "800p"\n'
     assert (done.stdout, done.stderr) == ("", line)
 
 

@@ -100,15 +100,15 @@ def test_on_another_system_a_line_says_so(
     [
         (
             scenario(FTP.format(flows=2001)),
-            "traffic.flows: found .2001., allowed: at most 2000 in all with --engine kernel",
+            "traffic.flows: 2001 are too many; expected at most 2000 flows in all with --engine ",
         ),
         (
             scenario(FTP.format(flows=1).replace("linux-cubic", "prague")),
-            r"traffic.0.tcp: found .prague., allowed: reno, .*dctcp with --engine kernel",
+            r"traffic.0.tcp: .prague. is not valid; expected one of reno, .*dctcp with --engine",
         ),
         (
             scenario(FTP.format(flows=1).replace("1500B", "100B")),
-            r"traffic.0.packet: found .100B., allowed: at least 142B",
+            r"traffic.0.packet: .100B. is not valid; expected at least .142B. ",
         ),
         (
             scenario(
@@ -116,31 +116,32 @@ def test_on_another_system_a_line_says_so(
                 'rtt = "40ms"\n',
                 law='kind = "droptail"',
             ),
-            r"traffic.0.packet: found .45B., allowed: at least 46B",
+            r"traffic.0.packet: .45B. is not valid; expected at least .46B. ",
         ),
         (
             scenario(FTP.format(flows=1) + 'access = "1Mbit/s"\n'),
-            r"traffic.0.access: .*at least the bottleneck's rate",
+            r"traffic.0.access: .1Mbit.s. is not valid; "
+            "expected at least the rate of the bottleneck",
         ),
         (
             scenario(FTP.format(flows=1) + 'ecn = "l4s"\n'),
-            r"traffic.0.ecn: found .*l4s.*, allowed: true or false",
+            r"traffic.0.ecn: .l4s. is not valid; expected true or false",
         ),
         (
             scenario(FTP.format(flows=1), '[kernel]\ntcp = "not one"\n'),
-            "kernel.tcp: found .not one., allowed: a name of 1 to 15",
+            "kernel.tcp: .not one. is not valid; expected a name of 1 to 15",
         ),
         (
             scenario(FTP.format(flows=1), '[kernel]\nsysctls = { "vm.swappiness" = 1 }\n'),
-            "kernel.sysctls: .*names under net",
+            "kernel.sysctls: .* is not valid; expected a sysctl below net",
         ),
         (
             scenario(PROGRAM + 'client = "true"\nfiles = "not here"\n'),
-            "traffic.0.files: found .not here., allowed: a file that can be read",
+            "traffic.0.files: .not here. is not valid; expected a readable file",
         ),
         (
             scenario(PROGRAM + 'client = "true"\nfiles = "../secret"\n'),
-            r"traffic.0.files: found .\.\./secret., allowed: a file in the scenario's folder",
+            r"traffic.0.files: .\.\./secret. is not valid; expected a file in the folder of ",
         ),
     ],
 )
@@ -178,6 +179,17 @@ def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: P
     with pytest.raises(RunError, match=r"no outcome.json.*a line of its console"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
     assert not list(kernel_engine._memory().glob(f"{own_prefix(os.getpid())}*"))
+
+
+def test_an_exception_in_the_thread_of_a_guest_is_raised(
+    monkeypatch: pytest.MonkeyPatch, some_guest: Path
+) -> None:
+    def execute(_: kernel_engine.GuestRun) -> None:
+        raise ZeroDivisionError("a fault of the engine's own code")
+
+    monkeypatch.setattr(kernel_engine.GuestRun, "execute", execute)
+    with pytest.raises(ZeroDivisionError, match="own code"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
 def test_the_error_of_a_killed_guest_names_the_signal(some_guest: Path) -> None:
@@ -634,9 +646,21 @@ def test_settings_of_the_hosts_are_followed() -> None:
     # It slows down when packets wait.
     assert mean(vegas, "queue_mean_pkts") < 0.5 * mean(free, "queue_mean_pkts")
     for key, value, line in [
-        ("kernel.sysctls", '{ "net.ipv4.no_such" = 1 }', r"no_such: found nothing of this name"),
-        ("kernel.sysctls", '{ "net.ipv4.tcp_ecn" = "x" }', r"tcp_ecn: found .x., allowed: a value"),
-        ("kernel.tcp", "bbr9", r'kernel.tcp: found "bbr9", allowed: .*cubic.*--source DIR'),
+        (
+            "kernel.sysctls",
+            '{ "net.ipv4.no_such" = 1 }',
+            r"no_such: unknown sysctl; expected a sysctl ",
+        ),
+        (
+            "kernel.sysctls",
+            '{ "net.ipv4.tcp_ecn" = "x" }',
+            r"tcp_ecn: .x. is not valid; expected a value",
+        ),
+        (
+            "kernel.tcp",
+            "bbr9",
+            r'kernel.tcp: "bbr9" is not valid; expected one of .*cubic.*--source DIR',
+        ),
     ]:
         with pytest.raises(RunError, match=line):
             forebay.run(text, overrides={key: value}, engine="kernel")
@@ -747,7 +771,9 @@ def test_a_program_that_never_sleeps_fails_the_run(
 
 def test_programs_need_an_engine_that_runs_them() -> None:
     program = PROGRAM + 'client = "true"\n'
-    with pytest.raises(ScenarioError, match=r'kind: found "program".*--engine kernel'):
+    with pytest.raises(
+        ScenarioError, match=r'kind: "program" cannot be simulated; expected .*--engine kernel'
+    ):
         forebay.run(scenario(program))
 
 

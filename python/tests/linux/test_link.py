@@ -315,28 +315,58 @@ def test_settings_are_carried_to_another_process_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], "link: rate: found nothing"),
-        (["--rate", "15"], 'link: rate: found "15"'),
-        (["--rate", "15Mbit/s", "--rate-up", "x"], 'link: rate-up: found "x"'),
-        (["--rate", "15Mbit/s", "--aqm", "pike"], 'link: aqm: found "pike"'),
+        ([], 'rate: missing; expected either a rate with its unit, such as "45Mbit/s" ('),
+        (
+            ["--rate", "15"],
+            'rate: "15" is not valid; expected a rate with its unit, such as "45Mbit/s" (',
+        ),
+        (
+            ["--rate", "15Mbit/s", "--rate-up", "x"],
+            'rate-up: "x" is not valid; expected a rate with its unit, such as "45Mbit/s" (',
+        ),
+        (
+            ["--rate", "15Mbit/s", "--aqm", "pike"],
+            'aqm: "pike" is not valid; expected one of droptail, red, pi, ',
+        ),
         (
             ["--rate", "15Mbit/s", "--aqm", "pi", "--set", "target=2000p"],
-            "link: aqm pi: target: found",
+            'aqm pi: target: "2000p" is not valid; expected at most the buffer, "1000p"\n',
         ),
         (
             ["--rate", "15Mbit/s", "--aqm", "pi", "--set", "tarqet=20p"],
-            "link: aqm pi: tarqet: found",
+            "aqm pi: tarqet: unknown key; expected one of target, a, b, interval, queue_in_bytes ("
+            'did you mean "target"?)\n',
         ),
         (
             ["--rate", "15Mbit/s", "--aqm-up", "pi", "--buffer-up", "20p", "--gains", "paper"],
-            'link: aqm-up pi: target: found "200p", its default,',
+            'aqm-up pi: target: "200p" (the default) is not valid; expected at most the buffer, '
+            '"20p"\n',
         ),
-        (["--rate", "15Mbit/s", "--set", "target=20p"], "link: aqm droptail: target: found"),
-        (["--rate", "15Mbit/s", "--seed", "99999999999999999999"], 'link: seed: found "999'),
-        (["--rate", "15Mbit/s", "--loss", "200%"], 'link: loss: found "200%"'),
-        (["--rate", "15Mbit/s", "--mtu", "100"], "link: mtu: found 100"),
-        (["--trace", "no-such-file"], 'link: trace: "no-such-file"'),
-        (["--rate", "15Mbit/s", "--measure", "5s"], 'link: measure: found "5s"'),
+        (
+            ["--rate", "15Mbit/s", "--set", "target=20p"],
+            "aqm droptail: target: unknown key; expected no parameters\n",
+        ),
+        (
+            ["--rate", "15Mbit/s", "--seed", "99999999999999999999"],
+            'seed: "99999999999999999999" is not valid; expected a whole number from 0 to '
+            "18446744073709551615\n",
+        ),
+        (
+            ["--rate", "15Mbit/s", "--loss", "200%"],
+            'loss: "200%" is not valid; expected a share from 0 to 1, such as "1%" or "0.01"\n',
+        ),
+        (
+            ["--rate", "15Mbit/s", "--mtu", "100"],
+            "mtu: 100 is not valid; expected a value from ",
+        ),
+        (
+            ["--trace", "no-such-file"],
+            'trace: "no-such-file": no such file or directory; expected a file with ',
+        ),
+        (
+            ["--rate", "15Mbit/s", "--measure", "5s"],
+            'measure: "5s" is not valid; expected a range of time, such as "5s.." or "5s..25s"\n',
+        ),
     ],
 )
 def test_wrong_settings_get_one_line(
@@ -344,7 +374,8 @@ def test_wrong_settings_get_one_line(
 ) -> None:
     done = cli("link", *options, "--out", "out", "--", "touch", "ran")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {expected}") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: link: {expected}"), done.stderr
+    assert done.stderr.count("\n") == 1
     assert not any((tmp_path / name).exists() for name in ("out", "ran"))
 
 
@@ -747,7 +778,12 @@ def test_metrics_are_served_while_it_runs(cli: Cli) -> None:
     asked = re.findall(r"forebay_link_\w+", json.dumps(dashboard))
     assert set(asked) <= set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
     taken = cli("link", "--rate", "2Mbit/s", "--metrics", "192.0.2.1:80", "--", "true")
-    assert taken.returncode == 2 and "link: metrics: found 192.0.2.1:80" in taken.stderr
+    assert taken.returncode == 2 and taken.stderr.startswith(
+        'error: link: metrics: "192.0.2.1:80" cannot be used ('
+    )
+    assert taken.stderr.endswith(
+        "expected an address of this machine with a free port, such as 127.0.0.1:9100\n"
+    )
 
 
 def test_captures_and_lines(cli: Cli, tmp_path: Path) -> None:
@@ -778,9 +814,15 @@ def test_a_run_that_is_too_short_to_measure_is_reported(
     # A sample is taken later than such a run ends, on any machine.
     done = cli("link", "--rate", "10Mbit/s", "--sample", "60s", *options, "--", "sh", "-c", program)
     assert done.returncode == status
-    assert "too short" in done.stderr
+    window = "1000s.." if "--measure" in options else "5s.."
+    tail = "; no file was written" if "--out" in options else ""
+    assert re.search(
+        rf"^the run of \S+ m?s was too short: it has no sample within the measurement window "
+        rf"{re.escape(window)}{tail}$",
+        done.stderr,
+        re.MULTILINE,
+    ), done.stderr
     assert "nan" not in done.stderr
-    assert ("; no file was written" in done.stderr) == ("--out" in options)
     assert not (tmp_path / "out").exists()
 
 

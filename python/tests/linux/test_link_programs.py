@@ -80,7 +80,7 @@ def test_programs_are_planned_as_the_scenario_has_them(tmp_path: Path) -> None:
         ),
         (
             TOP + PROGRAM + 'client = "true"\nfiles = "not here"\n',
-            'traffic.0.files: found "not here", allowed: a file that can be read',
+            'traffic.0.files: "not here" is not valid; expected a readable file, ',
         ),
     ],
 )

@@ -65,7 +65,9 @@ def test_a_link_takes_changes_while_it_runs(tmp_path: Path) -> None:
         (before,) = request(path, "up")
         assert before.startswith("rate=4Mbit/s law=pi target=20p a=0.00001822")
         answers = request(path, "up target=10furlongs", "up rate=2Mbit/s target=40p a=0.001", "up")
-        assert answers[0].startswith("error target: found")
+        assert answers[0].startswith(
+            'error target: "10furlongs" is not valid; expected a queue length such as "200p"'
+        )
         assert answers[2].startswith("rate=2Mbit/s law=pi ")
         assert "target=40p" in answers[2] and "a=0.001" in answers[2]
         deadline = time.monotonic() + PATIENCE_S
@@ -80,7 +82,10 @@ def test_a_link_takes_changes_while_it_runs(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-        assert taken.returncode == 2 and "control: found" in taken.stderr
+        assert taken.returncode == 2 and taken.stderr.endswith(
+            "cannot be used (Address already in use (os error 98)); expected a path in a writable "
+            "folder at which there is no file\n"
+        ), taken.stderr
     changes = json.loads((tmp_path / "out" / "link.json").read_text())["changed_by_hand"]
     assert "2Mbit/s" in json.dumps(changes)
 
@@ -112,7 +117,7 @@ def test_a_real_link_is_watched_and_steered_in_the_page(
         target = page.locator("#c-live-target")
         target.fill("20furlongs")
         target.press("Enter")
-        page.get_by_text("target: found").wait_for()
+        page.get_by_text('target: "20furlongs" is not valid; expected a queue').wait_for()
         page.get_by_role("button", name="Take law A’s gains").click()
         wanted = "rate=2Mbit/s law=pi target=50p a=0.0002592 b=0.0002562"
         deadline = time.monotonic() + PATIENCE_S

@@ -271,8 +271,11 @@ def test_each_point_of_a_sweep_is_a_link_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        (AUTO.replace('"auto"', '"best"'), 'gains: found "best", allowed: auto, paper'),
-        (AUTO.replace('"pi"', '"pike"'), 'kind: found "pike"'),
+        (
+            AUTO.replace('"auto"', '"best"'),
+            'gains: "best" is not valid; expected one of auto, paper',
+        ),
+        (AUTO.replace('"pi"', '"pike"'), 'kind: "pike" is not valid; expected one of droptail, '),
         (AUTO.replace('interval = "2ms"', 'intervall = "2ms"'), "intervall"),
         (AUTO.replace('rate = "10Mbit/s"', 'rate = "fast"'), "rate"),
     ],

@@ -100,7 +100,7 @@ def test_an_invalid_probability_fails_the_run(scenario: Path, value: Any) -> Non
     with pytest.raises(forebay.RunError) as caught:
         forebay.run(scenario, laws=[law], seeds=1)
     message = caught.value.message
-    assert f"Odd.sample: {value!r} is not valid; expected a probability, 0 to 1" in message
+    assert f"Odd.sample: {value!r} is not valid; expected a probability from 0 to 1" in message
     assert (
         message.startswith("test_python_laws.py:") or "simulation/test_python_laws.py:" in message
     )
@@ -146,7 +146,10 @@ def test_intervals_that_are_refused(scenario: Path, interval: Any) -> None:
 
 
 def test_two_of_one_name_are_refused(scenario: Path) -> None:
-    with pytest.raises(forebay.ScenarioError, match="PythonPi: found twice"):
+    with pytest.raises(
+        forebay.ScenarioError,
+        match='--law: "PythonPi" occurs twice; expected laws with different labels',
+    ):
         forebay.run(scenario, laws=[PythonPi, PythonPi])
 
 
@@ -258,23 +261,31 @@ def test_a_scenario_names_a_prototype_and_its_parameters(
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "allowed"),
+    ("key", "value", "message"),
     [
-        ("target", "20", "a number of packets"),
-        ("high", "0.7", "0 to 0.5"),
-        ("interval", "-1s", "a time"),
-        ("gain", "1", "kind, label, queue, gains, interval, target, high"),
-        ("interval", "1h", "1us to 60s"),
+        ("target", "20", '"?20"? is not valid; expected a number of packets, such as "200p"'),
+        ("high", "0.7", "0.7 is not valid; expected a value from 0 to 0.5"),
+        ("interval", "-1s", '"-1s" is not valid; expected a time with its unit, such as "15ms" .*'),
+        (
+            "gain",
+            "1",
+            "unknown key; expected one of kind, label, queue, gains, interval, target, high "
+            r'\(did you mean "gains"\?\)',
+        ),
+        (
+            "interval",
+            "1h",
+            "3600.0 is not valid; expected a number of seconds or a time .*, from 1us to 60s",
+        ),
     ],
 )
 def test_parameters_that_are_refused(
-    cli: Cli, scenario: Path, hooked: Path, key: str, value: str, allowed: str
+    cli: Cli, scenario: Path, hooked: Path, key: str, value: str, message: str
 ) -> None:
     done = cli("run", scenario, "--law", "mine.py:Relay", "--set", f"law.Relay.{key}={value}")
     assert done.returncode == 2
-    assert re.fullmatch(rf"error: --set: law\.Relay\.{key}: .*{allowed}.*\n", done.stderr), (
-        done.stderr
-    )
+    line = rf"error: --set: law\.Relay\.{key}: {message}\n"
+    assert re.fullmatch(line, done.stderr), done.stderr
     assert not (scenario.parent / "results").exists()
 
 

@@ -302,7 +302,11 @@ def test_one_seed_reproduces_no_bound() -> None:
         ("published = 1000", "published = true", "published: true is not a number or a text"),
         ('window = ["1s", "3s"]', 'window = "1s"', 'window: "1s" is not two times'),
         ("[points]", "[points", "two.claims.toml"),
-        ("mean('droptail', point", "queue('droptail', point", "measure: found queue"),
+        (
+            "mean('droptail', point",
+            "queue('droptail', point",
+            'measure: "queue" is not valid; expected one of ',
+        ),
     ],
 )
 def test_wrong_claims(tmp_path: Path, papers: Path, old: str, new: str, line: str) -> None:

@@ -225,7 +225,7 @@ def test_a_link_follows_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (link,) = result.plan.points[0].links
     assert link.trace == (12_000 * len(TIMES_MS), 1.0)
     described = describe(result).link.replace("\N{NO-BREAK SPACE}", " ")
-    assert "follows a recorded trace of 1 s again and again, 6.012 Mbit/s on average" in described
+    assert "whose rate repeats a recorded trace of 1 s, 6.012 Mbit/s on average" in described
 
 
 def test_traces_may_be_swept_and_set(tmp_path: Path) -> None:
@@ -244,12 +244,12 @@ def test_traces_may_be_swept_and_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
-        (None, 'found "cell.down", allowed: a file that can be read'),
-        ("", "without a time above 0"),
-        ("0\n5ms\n", 'found "5ms" in line 2 of "cell.down", allowed: a whole number of ms'),
-        ("3\n2\n", 'found "2" in line 2'),
-        ("folder", 'found "cell.down", allowed: a file that can be read'),
-        ("pipe", 'found "cell.down", allowed: a file that can be read'),
+        (None, '"cell.down" is not valid; expected a readable file'),
+        ("", '"cell.down" has no time above 0; expected times in ms, one per line'),
+        ("0\n5ms\n", '"5ms" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
+        ("3\n2\n", '"2" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
+        ("folder", '"cell.down" is not valid; expected a readable file'),
+        ("pipe", '"cell.down" is not valid; expected a readable file'),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "fluid"])
@@ -266,7 +266,7 @@ def test_a_bad_trace_is_one_line(
     path = one_link(tmp_path)
     done = cli(command, path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {path}:11: bottleneck.rate_trace: found ")
+    assert done.stderr.startswith(f'error: {path}:11: bottleneck.rate_trace: "')
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
     assert set(tmp_path.iterdir()) == before | {path}
@@ -274,7 +274,10 @@ def test_a_bad_trace_is_one_line(
 
 def test_the_fluid_model_refuses_a_trace(tmp_path: Path) -> None:
     (tmp_path / "cell.down").write_text("0\n1\n")
-    with pytest.raises(ScenarioError, match=r"links\.toml: bottleneck\.rate_trace: found a trace"):
+    with pytest.raises(
+        ScenarioError,
+        match=r"links\.toml: bottleneck\.rate_trace: the link has a trace; expected a ",
+    ):
         fluid.scenario(one_link(tmp_path))
 
 
@@ -344,7 +347,7 @@ KINDS = {
         "each a call of 64 kbit/s, a packet every 20 ms, talking for 1.004 s and pausing for "
         "1.587 s on average"
     ),
-    'kind = "frames"\nframe = "12p"': "each sending 12 packets at once every 40 ms",
+    'kind = "frames"\nframe = "12p"': "each sending a burst of 12 packets every 40 ms",
     'kind = "video"': (
         "each a viewer of segments of 2 s at 300 kbit/s or more, with a buffer of 30 s (BBA-0)"
     ),
@@ -366,7 +369,7 @@ KINDS = {
     ),
     'kind = "onoff"\nrate = "1Mbit/s"\narrivals = 2\nswing = 0.5\nbursts = 3': (
         "ending after 3 bursts on average (geometric), arriving at Poisson times, 2 a second, "
-        "which swings by 50 % in 400 s and is greatest at 0 s"
+        "a rate that varies as a cosine by ±50 % with a period of 400 s and is highest at 0 s"
     ),
 }
 

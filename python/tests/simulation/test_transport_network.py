@@ -144,13 +144,22 @@ def test_a_law_in_python_may_be_its_queue() -> None:
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (lambda it: it.send(9, "source", 1), "flow: found 9, allowed: a number below 2"),
-        (lambda it: it.send(0, "left", 1), 'end: found "left", allowed: source, sink'),
+        (
+            lambda it: it.send(9, "source", 1),
+            "flow: 9 is not valid; expected the number of a flow, below 2",
+        ),
+        (
+            lambda it: it.send(0, "left", 1),
+            'end: "left" is not valid; expected one of source, sink',
+        ),
         (
             lambda it: it.send(0, "sink", 1, ecn="no"),
-            'ecn: found "no", allowed: not-ect, ect0, ect1, ce',
+            'ecn: "no" is not valid; expected one of not-ect, ect0, ect1, ce',
         ),
-        (lambda it: it.send(0, "sink", 1473), "packet: found 1501 B, allowed: 1 B to 1500 B"),
+        (
+            lambda it: it.send(0, "sink", 1473),
+            "packet: 1501 B is not valid; expected a size from 1 B to 1500 B",
+        ),
         (lambda it: it.send(0, "sink", -1), "length: -1 is negative; give a number of bytes"),
         (lambda it: it.send(0, "sink", 1.5), "length: missing; a float needs its length in bytes"),
     ],
@@ -169,10 +178,12 @@ def test_a_wrong_scenario_is_a_line() -> None:
     forebay.Network(two, law="pie")
     alone = ALONE.replace('"external"', '"ftp"').replace("[[law]]", "[[law]]")
     with pytest.raises(
-        forebay.ScenarioError, match="traffic: found nothing for the caller to send"
+        forebay.ScenarioError, match="traffic: the caller has no packets to send; expected a "
     ):
         forebay.Network(alone)
-    with pytest.raises(forebay.ScenarioError, match="the packets of this one are a program's"):
+    with pytest.raises(
+        forebay.ScenarioError, match='"external" is sent by a program; expected a kind '
+    ):
         forebay.run(ALONE)
 
 

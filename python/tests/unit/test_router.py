@@ -55,4 +55,6 @@ def test_a_law_without_a_qdisc_has_no_lines() -> None:
     with pytest.raises(ScenarioError, match=r"^red: gentle"):
         router.settings("red", [], **LINK)
     (why,) = router.lines("red", [], **LINK)
-    assert why.startswith("# none with these parameters: red: gentle: found true")
+    assert why.startswith(
+        "# none with these parameters: red: gentle: true is not valid; expected false, "
+    )

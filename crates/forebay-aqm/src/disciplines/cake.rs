@@ -38,15 +38,15 @@ params! {
     /// A law judges each queue. The queues share the buffer: an arrival that overfills it has
     /// packets dropped from the head of the longest queue.
     pub struct CakeParams {
-        /// Rate of its own shaper; 0bit/s leaves the pace to the link, and a queue's turn is that
-        /// of a shaper of the link's rate.
+        /// Rate of CAKE's own shaper; with 0bit/s the link paces the packets, and a queue's quantum
+        /// is that of a shaper of the link's rate.
         bandwidth: Rate = Rate::from_bps(0), 0.0 => 1e13;
         /// Tins by DSCP, best effort, background, video and voice: "diffserv3" without video,
         /// "diffserv4" with it; "precedence" has eight, "besteffort" one.
         tins: Tins = Tins::Diffserv3;
-        /// What has a queue: a flow, a host or all ("flowblind"). "triple-isolate" shares between
-        /// hosts first, on both sides, then between the flows of a host; "dual-srchost" and
-        /// "dual-dsthost" look at one side.
+        /// Unit that has a queue of its own: a flow, a host, or the whole tin ("flowblind").
+        /// "triple-isolate" shares between hosts first, on both sides, then between the flows of a
+        /// host; "dual-srchost" and "dual-dsthost" look at one side.
         isolation: Isolation = Isolation::TripleIsolate;
         /// Bytes that the link adds to each packet.
         overhead: Bytes = Bytes(0), 0.0 => 256.0;

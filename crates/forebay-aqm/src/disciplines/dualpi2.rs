@@ -42,7 +42,7 @@ params! {
 
 impl DisciplineParams for DualPi2Params {
     const KIND: &'static str = "dualpi2";
-    const TITLE: &'static str = "A queue for L4S beside a classic one under a law, coupled";
+    const TITLE: &'static str = "A classic queue under a law, coupled with a queue for L4S";
     const SOURCE: &'static str = "RFC 9332; Linux tc-dualpi2(8)";
 
     fn build<P: Packet + Send + 'static>(

@@ -22,8 +22,8 @@ params! {
         queues: u32 = 1024, 1.0 => 65536.0;
         /// Bytes that a queue may send in its turn (RFC 8290, section 4.2).
         quantum: Bytes = Bytes(1514), 40.0 => 1e6;
-        /// Most packets dropped at once where the buffer is full, up to half of the longest queue
-        /// (RFC 8290, section 4.1.2). Under PIE the arrival is dropped, as in Linux.
+        /// Largest number of packets dropped together when the buffer is full, up to half of the
+        /// longest queue (RFC 8290, section 4.1.2). Under PIE the arrival is dropped, as in Linux.
         drop_batch: u32 = 64, 1.0 => 1e6;
         /// Packets that the queues hold together, as `limit` of Linux's fq_codel has it; 0p takes
         /// the buffer of the link.

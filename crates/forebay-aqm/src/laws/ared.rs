@@ -246,8 +246,8 @@ impl LinearLaw for AredParams {
 impl FixedPointLaw for AredParams {
     fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
         if self.mark_above {
-            let allowed = "false in the kernel's header";
-            return Err(ParamError::new("mark_above", true, allowed));
+            let expected = "false, since the law in the kernel does not support it";
+            return Err(ParamError::new("mark_above", true, expected));
         }
         let red = self.red(site);
         let length = |pkts| fixed_point::length("max_th", pkts, site);
@@ -280,8 +280,8 @@ impl LinuxQdisc for AredParams {
         };
         let bottom = self.bottom(&law_site);
         if (bottom - LINUX_BOTTOM).abs() > 1e-12 {
-            let allowed = format!("{LINUX_BOTTOM}, which Linux's red always has");
-            return Err(ParamError::new("bottom", bottom, allowed));
+            let expected = format!("{LINUX_BOTTOM}, which is constant in Linux's red");
+            return Err(ParamError::new("bottom", bottom, expected));
         }
         tc.word("adaptive");
         Ok(Some(tc))

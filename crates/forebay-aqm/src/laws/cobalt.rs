@@ -108,11 +108,12 @@ impl LinuxQdisc for CobaltParams {
         let micros = (self.interval.as_nanos() + 500) / 1000;
         let target = SetPoint::Delay(Span::from_micros((micros / 20).max(1)));
         if self.target != target {
-            let allowed = format!("\"{target}\", a twentieth of the interval, in Linux's cake");
+            let expected =
+                format!("\"{target}\", which is a twentieth of the interval, as in Linux's cake");
             return Err(ParamError::new(
                 "target",
                 format!("\"{}\"", self.target),
-                allowed,
+                expected,
             ));
         }
         tc.time("rtt", "interval", self.interval);
@@ -145,12 +146,12 @@ struct Cobalt {
     inverse_root: u32,
     /// True while the delay is above the target (`dropping`).
     signalling: bool,
-    /// When the next signal is due (`drop_next`). While `count` is zero, the end of the interval in
-    /// which the law still decays.
+    /// The time at which the next signal is due (`drop_next`); while `count` is zero, the end of
+    /// the interval in which the law still decays.
     next: u64,
     /// BLUE's drop probability in units of 2^−32 (`p_drop`).
     blue: u32,
-    /// When that probability last changed (`blue_timer`).
+    /// The time at which that probability last changed (`blue_timer`).
     blue_since: u64,
 }
 

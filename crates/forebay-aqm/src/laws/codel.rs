@@ -208,9 +208,10 @@ struct Codel {
     inverse_root: u16,
     /// True while in the signalling state (`dropping`).
     signalling: bool,
-    /// When the delay will have been above the target for an interval (`first_above_time`).
+    /// The time at which the delay will have been above the target for an interval
+    /// (`first_above_time`).
     first_above: Option<u64>,
-    /// When the next signal is due, or the last one was (`drop_next`).
+    /// The time at which the next signal is due, or at which the last one was (`drop_next`).
     next: u64,
     /// The sojourn time of the last packet (`ldelay`).
     delay: u64,

@@ -64,7 +64,11 @@ impl EAvqParams {
 impl ConfiguredLaw for EAvqParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         if self.w_1 + self.w_2 + self.w_3 <= 0.0 {
-            return Err(ParamError::new("w_1", self.w_1, "a weight above zero"));
+            return Err(ParamError::new(
+                "w_1",
+                self.w_1,
+                "at least one of w_1, w_2 and w_3 above zero",
+            ));
         }
         virtual_buffer_pkts(self.virtual_buffer, site).map(|_| ())
     }

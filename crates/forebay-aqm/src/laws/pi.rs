@@ -121,7 +121,7 @@ impl ConfiguredLaw for PiParams {
             return Err(ParamError::new(
                 "b",
                 self.b,
-                format!("at most a, {}", self.a),
+                format!("at most {}, the value of a", self.a),
             ));
         }
         fits_buffer("target", self.target, site)

@@ -32,7 +32,7 @@ pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
 pub const DUAL: LawSpec = LAW.in_queue(
     "dualpi2",
     "dualpi2",
-    "DualPI2: PI2 on a classic queue beside one for L4S",
+    "DualPI2: PI2 on the classic queue, coupled with a queue for L4S",
     "RFC 9332",
 );
 
@@ -147,8 +147,8 @@ impl LinuxQdisc for Pi2Params {
         for (key, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
             let (argument, applied) = linux_gain(gain);
             if applied <= 0.0 && gain > 0.0 || argument > 256.0 {
-                let allowed = "0.004 to 256 in Linux's dualpi2";
-                return Err(ParamError::new(key, gain, allowed));
+                let expected = "a value from 0.004 to 256 in Linux's dualpi2";
+                return Err(ParamError::new(key, gain, expected));
             }
             if (applied - gain).abs() > 1e-6 * gain {
                 tc.round(key, gain, applied);

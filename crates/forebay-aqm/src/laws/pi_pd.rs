@@ -111,12 +111,12 @@ impl ConfiguredLaw for PiPdParams {
             return Ok(());
         }
         // Eq. (11) divides by the set-point, and (15) by the buffer above it.
-        let allowed = match target_pkts > 0.0 {
+        let expected = match target_pkts > 0.0 {
             true => format!("less than {}", site.buffer_as(self.target)),
             false => "more than zero".to_owned(),
         };
         let target = format!("\"{}\"", self.target);
-        Err(ParamError::new("target", target, allowed))
+        Err(ParamError::new("target", target, expected))
     }
 
     fn build(&self, site: &Site, _seed: u64) -> Result<Box<dyn Law>, ParamError> {

@@ -135,10 +135,10 @@ pub fn faster_than_plant(placed: &Placement) -> Result<(), ParamError> {
     if placed.k_p1 > 0.0 && placed.k_d1 >= 0.0 {
         return Ok(());
     }
-    Err(ParamError::new(
+    Err(ParamError::stated(
         "settling",
-        "a settling time longer than that of the plant alone",
-        "a shorter time, or more overshoot, so that no gain is negative",
+        "the settling time exceeds that of the plant alone",
+        "a shorter time or more overshoot, so that no gain is negative",
     ))
 }
 

@@ -179,8 +179,8 @@ impl LinuxQdisc for PieParams {
                 SetPoint::Packets(pkts + f64::from(site.held_packets()))
             }
             (Estimator::DepartureRate, _) => {
-                let allowed = "timestamp, linux-departure-rate in Linux's pie";
-                return Err(ParamError::new("estimator", "departure-rate", allowed));
+                let expected = "timestamp or linux-departure-rate in Linux's pie";
+                return Err(ParamError::new("estimator", "departure-rate", expected));
             }
         };
         tc.limit(site);

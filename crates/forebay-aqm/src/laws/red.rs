@@ -208,7 +208,7 @@ impl FixedPointLaw for RedParams {
             return Err(ParamError::new(
                 "mark_above",
                 true,
-                "false in the kernel's header",
+                "false, since the law in the kernel does not support it",
             ));
         }
         let law = Red::new(self.clone(), site);
@@ -246,8 +246,8 @@ impl LinuxQdisc for RedParams {
         // The kernel's average is an integer of 32 bits (`red_check_params`).
         let bits = u32::BITS - max_bytes.leading_zeros();
         let (Some(burst), true) = (burst, bits + log < 32) else {
-            let allowed = format!("2^-1 to 2^-{} in Linux's red", 31 - bits);
-            return Err(ParamError::new("w_q", self.w_q, allowed));
+            let expected = format!("a value from 2^-{} to 2^-1 in Linux's red", 31 - bits);
+            return Err(ParamError::new("w_q", self.w_q, expected));
         };
         let applied = 0.5f64.powi(log.cast_signed());
         if (applied - self.w_q).abs() > 1e-9 * applied {
@@ -438,11 +438,10 @@ impl Red {
         } else {
             1.0
         };
-        if self.params.by_size && p < 1.0 {
-            p * f64::from(bytes) / self.packet_bytes
-        } else {
-            p
+        if !self.params.by_size || p >= 1.0 {
+            return p;
         }
+        p * f64::from(bytes) / self.packet_bytes
     }
 
     /// Returns the number of packets as which an arrival counts in the spacing of signals.

@@ -281,8 +281,11 @@ impl FixedPointLaw for StredParams {
         let rtt_ns = self.rtt.as_secs_f64() * 1e9;
         let margin = self.phase_margin.to_radians();
         if margin - self.crossover < 0.01 {
-            let allowed = format!("at least {:.3}", (self.crossover + 0.01).to_degrees());
-            return Err(ParamError::new("phase_margin", self.phase_margin, allowed));
+            let expected = format!(
+                "at least {:.3} degrees",
+                (self.crossover + 0.01).to_degrees()
+            );
+            return Err(ParamError::new("phase_margin", self.phase_margin, expected));
         }
         let range_bytes = (self.max_th.0 - self.min_th.0) * site.packet.0 as f64;
         let slope = 4.0 * range_bytes * 2f64.powi(32) / rtt_ns;

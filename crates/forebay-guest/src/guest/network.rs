@@ -46,12 +46,12 @@ pub struct Group {
     pub traffic: usize,
     /// The round-trip time of the paths, without queues.
     pub rtt: Span,
-    /// Whether all flows belong to one host.
+    /// True if all flows belong to one host.
     pub one_host: bool,
     /// The number of the only flow, where the traffic is a program: programs have hosts of their
     /// own.
     pub only_flow: Option<u32>,
-    /// Whether packets, flows and hosts are those of a recorded file.
+    /// True if packets, flows and hosts are those of a recorded file.
     pub recorded: bool,
 }
 
@@ -218,12 +218,12 @@ fn set_sysctl(name: &str, value: &str) -> Result<(), String> {
     let file = format!("/proc/sys/{}", name.replace('.', "/"));
     fs::write(&file, value).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            format!("{name}: found nothing of this name, allowed: a setting of this kernel's hosts")
+            format!("{name}: unknown sysctl; expected a sysctl of a namespace in this kernel")
         }
         io::ErrorKind::InvalidInput => {
-            format!("{name}: found {value:?}, allowed: a value that the kernel takes")
+            format!("{name}: {value:?} is not valid; expected a value that the kernel accepts")
         }
-        _ => format!("{name}: found {value:?}: {error}"),
+        _ => format!("{name}: {value:?} cannot be set: {error}"),
     })
 }
 
@@ -237,10 +237,10 @@ pub fn check_congestion_control(name: &str) -> io::Result<()> {
     if available.contains(&name) {
         return Ok(());
     }
-    let allowed = available.join(", ");
+    let expected = available.join(", ");
     Err(io::Error::other(format!(
-        "kernel.tcp: found {name:?}, allowed: {allowed}; `forebay guest setup --source DIR` builds \
-         a kernel with others"
+        "kernel.tcp: {name:?} is not valid; expected one of {expected} (`forebay guest setup \
+         --source DIR` builds a kernel with others)"
     )))
 }
 

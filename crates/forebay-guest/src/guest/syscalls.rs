@@ -90,7 +90,7 @@ struct Memory {
 /// A batch of calls that have not been made yet. The files that they name must stay open until
 /// then.
 pub struct Syscalls {
-    /// Whether the kernel has the patch.
+    /// True if the kernel has the patch.
     together: bool,
     calls: Vec<Call>,
     purposes: Vec<Purpose>,

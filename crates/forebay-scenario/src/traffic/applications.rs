@@ -16,13 +16,17 @@ pub fn voice(section: &Section) -> Result<TrafficKind, Fault> {
     let talk = match (keys.talk.0, keys.pause.0) {
         (Some(talk), Some(pause)) => Some(Talk { talk, pause }),
         (None, None) => None,
-        (Some(_), None) => return Err(section.fault("pause", "nothing", "a time, beside talk")),
-        (None, Some(_)) => return Err(section.fault("talk", "nothing", "a time, beside pause")),
+        (Some(_), None) => {
+            return Err(section.missing("pause", "the mean pause, which talk requires"))
+        }
+        (None, Some(_)) => {
+            return Err(section.missing("talk", "the mean talk spurt, which pause requires"))
+        }
     };
     for key in ["packet", "header"] {
         if let Some(entry) = section.table.entry(key) {
-            let allowed = "no such key here: rate and interval give the size of a packet";
-            return Err(section.fault(key, entry.node.to_value(), allowed));
+            let expected = format!("no {key}, since rate and interval determine the packet size");
+            return Err(section.fault(key, entry.node.to_value(), expected));
         }
     }
     let voice = Voice {
@@ -32,8 +36,8 @@ pub fn voice(section: &Section) -> Result<TrafficKind, Fault> {
         ecn: keys.ecn,
     };
     if voice.packet().0 > LARGEST {
-        let allowed = format!("a rate whose packets have at most {LARGEST} bytes");
-        return Err(section.fault("rate", format!("\"{}\"", keys.rate), allowed));
+        let expected = format!("a rate at which packets have at most {LARGEST} bytes");
+        return Err(section.fault("rate", format!("\"{}\"", keys.rate), expected));
     }
     Ok(TrafficKind::Voice(voice))
 }
@@ -65,17 +69,17 @@ pub fn frames(section: &Section) -> Result<TrafficKind, Fault> {
 pub fn video(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: VideoKeys = section.read()?;
     if let Some(pair) = keys.ladder.windows(2).find(|pair| pair[0] >= pair[1]) {
-        let found = format!("\"{}\" before \"{}\"", pair[0], pair[1]);
-        return Err(section.fault("ladder", found, "rates from the lowest to the highest"));
+        let rates = format!("\"{}\" before \"{}\"", pair[0], pair[1]);
+        return Err(section.fault("ladder", rates, "rates in ascending order"));
     }
     let full_s = Video::UPPER * keys.buffer.as_secs_f64();
     if keys.reservoir.as_secs_f64() >= full_s {
-        let allowed = format!("less than 90 % of the buffer, \"{full_s}s\"");
-        return Err(section.fault("reservoir", format!("\"{}\"", keys.reservoir), allowed));
+        let expected = format!("less than \"{full_s}s\", 90 % of the buffer");
+        return Err(section.fault("reservoir", format!("\"{}\"", keys.reservoir), expected));
     }
     if keys.segment > keys.buffer {
-        let allowed = format!("at most the buffer, \"{}\"", keys.buffer);
-        return Err(section.fault("segment", format!("\"{}\"", keys.segment), allowed));
+        let expected = format!("at most \"{}\", the buffer", keys.buffer);
+        return Err(section.fault("segment", format!("\"{}\"", keys.segment), expected));
     }
     Ok(TrafficKind::Video(Video {
         tcp: tcp(section)?,

@@ -11,7 +11,7 @@ use crate::model::{KeyNumber, Link, Recorded, Traffic, TrafficKind};
 use crate::tree::Section;
 use crate::types::Text;
 
-/// Of the way from the last queue to the sink: as good as none.
+/// The rate of the path from the last queue to the sink, so high that packets take almost no time.
 const ACCESS: Rate = Rate::from_bps(1_000_000_000_000);
 
 /// Reads traffic of the kind `arrivals`.
@@ -31,8 +31,8 @@ pub fn read(
     let packets = files.arrivals(section, &file, selection)?;
     let length_s = packets.length().as_secs_f64() * keys.scale;
     if let Some(period) = keys.period.0.filter(|it| it.as_secs_f64() < length_s) {
-        let allowed = format!("at least \"{length_s}s\", which the packets of {file:?} take");
-        return Err(section.fault("period", format!("\"{period}\""), allowed));
+        let expected = format!("at least \"{length_s}s\", the duration of {file:?}");
+        return Err(section.fault("period", format!("\"{period}\""), expected));
     }
     let path = path(section, keys.path.0, links)?;
     let number = |name, unit, number| KeyNumber { name, unit, number };

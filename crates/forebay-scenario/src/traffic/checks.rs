@@ -9,7 +9,7 @@ use crate::model::{Link, Traffic};
 use crate::tree::Section;
 use crate::types::Label;
 
-/// The links along the nodes that `nodes` names.
+/// Returns the links along the nodes that `nodes` names.
 pub fn path(
     section: &Section,
     nodes: Option<Vec<Label>>,
@@ -19,16 +19,13 @@ pub fn path(
         return Ok(vec![0]);
     };
     if nodes.len() < 2 {
-        let found = section
-            .table
-            .entry("path")
-            .map(|entry| entry.node.to_value());
-        let found = found.map_or(String::new(), |value| value.to_string());
-        return Err(section.fault("path", found, "a list of two nodes or more"));
+        let entry = section.table.entry("path");
+        let value = entry.map_or("[]".to_owned(), |entry| entry.node.to_value().to_string());
+        return Err(section.fault("path", value, "a list of at least two nodes"));
     }
     if let Some(i) = (1..nodes.len()).find(|i| nodes[..*i].contains(&nodes[*i])) {
-        let found = format!("{:?} twice", nodes[i].0);
-        return Err(section.fault("path", found, "each node once"));
+        let fault = section.fault("path", format!("{:?}", nodes[i].0), "each node once");
+        return Err(fault.because("occurs twice"));
     }
     let hop = |pair: &[Label]| {
         let joins = |link: &Link| (&link.from, &link.to) == (&pair[0].0, &pair[1].0);
@@ -37,18 +34,20 @@ pub fn path(
                 .iter()
                 .map(|link| format!("{:?} to {:?}", link.from, link.to));
             let known: Vec<String> = known.collect();
-            section.fault(
-                "path",
-                format!("{:?} to {:?}, which no link joins", pair[0].0, pair[1].0),
-                known.join(", "),
-            )
+            let ends = format!("{:?} to {:?}", pair[0].0, pair[1].0);
+            let expected = match known.as_slice() {
+                [link] => link.clone(),
+                _ => format!("one of {}", known.join(", ")),
+            };
+            let fault = section.fault("path", ends, expected);
+            fault.because("is not a link")
         })
     };
     nodes.windows(2).map(hop).collect()
 }
 
-/// Propagation over the links of a path and back: on the way back over the links that there
-/// are, else over lines like those of the way there.
+/// Returns the propagation over the links of a path and back: on the way back over the links that
+/// there are, else over lines like those of the way there.
 pub fn path_delay(path: &[usize], links: &[Link]) -> Span {
     let back = |link: &Link| {
         let opposite = |other: &&Link| (&other.to, &other.from) == (&link.from, &link.to);
@@ -62,20 +61,20 @@ pub fn path_delay(path: &[usize], links: &[Link]) -> Span {
 pub fn check(section: &Section, traffic: &Traffic, links: &[Link]) -> Result<(), Fault> {
     if traffic.header >= traffic.packet {
         if section.table.entry("header").is_none() {
-            let allowed = format!("more than its headers, \"{}\"", traffic.header);
-            return Err(section.fault("packet", format!("\"{}\"", traffic.packet), allowed));
+            let expected = format!("a size above that of its headers, \"{}\"", traffic.header);
+            return Err(section.fault("packet", format!("\"{}\"", traffic.packet), expected));
         }
-        let allowed = format!("less than the packet, \"{}\"", traffic.packet);
-        return Err(section.fault("header", format!("\"{}\"", traffic.header), allowed));
+        let expected = format!("a size below that of the packet, \"{}\"", traffic.packet);
+        return Err(section.fault("header", format!("\"{}\"", traffic.header), expected));
     }
     // The access links share what the path leaves of the round trip.
     let least = path_delay(&traffic.path, links);
     if let Some(short) = traffic.rtts.iter().find(|rtt| **rtt < least) {
-        let allowed = match links.len() {
-            1 => format!("at least twice the bottleneck's delay, \"{least}\""),
-            _ => format!("at least its path's delay both ways, \"{least}\""),
+        let expected = match links.len() {
+            1 => format!("at least \"{least}\", twice the delay of the bottleneck"),
+            _ => format!("at least \"{least}\", the delay of its path in both directions"),
         };
-        return Err(section.fault("rtt", format!("\"{short}\""), allowed));
+        return Err(section.fault("rtt", format!("\"{short}\""), expected));
     }
     if let Some(stop) = traffic.stop {
         let (latest_start, earliest_stop) = (traffic.start.bounds().1, stop.bounds().0);
@@ -101,8 +100,8 @@ pub fn check_group(
         return Ok(());
     };
     let Some(pairs) = traffic.pairs else {
-        let allowed = "a whole number: the pairs that the group shares";
-        return Err(section.fault("pairs", "nothing", allowed));
+        let expected = "the number of pairs that the group shares";
+        return Err(section.missing("pairs", expected));
     };
     let Some(first) = before
         .iter()
@@ -110,9 +109,9 @@ pub fn check_group(
     else {
         return Ok(());
     };
-    let differs = |key: &str, found: String, theirs: String| {
-        let allowed = format!("{theirs}, as in {:?} of the same group", first.label);
-        Err(section.fault(key, found, allowed))
+    let differs = |key: &str, value: String, theirs: String| {
+        let expected = format!("{theirs}, as in {:?} of the same group", first.label);
+        Err(section.fault(key, value, expected))
     };
     let list = |rtts: &[Span]| {
         let rtts: Vec<String> = rtts.iter().map(|rtt| format!("\"{rtt}\"")).collect();
@@ -151,6 +150,6 @@ pub fn check_host(section: &Section, traffic: &Traffic, before: &[Traffic]) -> R
     if names.len() <= MOST_HOSTS {
         return Ok(());
     }
-    let found = format!("{:?}, host {}", traffic.host, names.len());
-    Err(section.fault("host", found, format!("at most {MOST_HOSTS} names")))
+    let reason = format!("{} hosts are too many", names.len());
+    Err(section.stated("host", reason, format!("at most {MOST_HOSTS} names")))
 }

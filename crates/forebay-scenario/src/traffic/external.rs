@@ -15,14 +15,14 @@ pub fn external(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: ExternalKeys = section.read()?;
     for key in ["start", "stop"] {
         if let Some(entry) = section.table.entry(key) {
-            let allowed = "no such key here: the program that sends starts and stops by itself";
-            return Err(section.fault(key, entry.node.to_value(), allowed));
+            let expected = format!("no {key}, since the program that sends determines it");
+            return Err(section.fault(key, entry.node.to_value(), expected));
         }
     }
     Ok(TrafficKind::External(External { loss: keys.loss.0 }))
 }
 
-/// The largest packet: that which is given, or its own.
+/// Returns the largest packet: that which is given, or its own.
 pub fn packet(section: &Section, keys: &FlowKeys) -> Bytes {
     match section.table.entry("packet") {
         Some(_) => keys.packet,

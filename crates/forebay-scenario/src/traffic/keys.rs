@@ -44,7 +44,7 @@ params! {
         /// tenth of a run, or of a time to `stop`, that is shorter than 10s. Flows of other kinds draw
         /// their times by themselves, and start at "0s".
         start: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
-        /// Time at which each flow stops offering data; by default at the end of the run.
+        /// Time at which each flow stops sending new data; by default at the end of the run.
         stop: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
     }
 }
@@ -53,10 +53,10 @@ params! {
     /// Keys of traffic over TCP. The defaults are those of ns-2.35, except the window, which ns-2's
     /// scripts set; `stack = "linux"` sets those of a present host.
     pub struct TcpKeys {
-        /// Hosts whose habits are the defaults of other keys: "ns2", or "linux" for a present host.
-        /// "linux" stands for `tcp = "linux-cubic"`, `packet = "1500B"`, `header = "52B"`,
-        /// `initial_window = "10p"`, `delayed_ack = true`, `ack_delay = "40ms"` and
-        /// `quick_acks = 16`. A key that is written wins over it.
+        /// Hosts whose behaviour gives the defaults of other keys: "ns2", or "linux" for current
+        /// Linux hosts, which is short for `tcp = "linux-cubic"`, `packet = "1500B"`, `header =
+        /// "52B"`, `initial_window = "10p"`, `delayed_ack = true`, `ack_delay = "40ms"` and
+        /// `quick_acks = 16`. A key that is written takes precedence.
         stack: Stack = Stack::Ns2;
         /// Sender, a stack over a congestion control: "reno", "newreno" and "sack" as in
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
@@ -65,10 +65,10 @@ params! {
         /// and with the recovery of Linux "dctcp" (RFC 8257), "bbr" as in Linux, "bbr3"
         /// (draft-ietf-ccwg-bbr), "prague" and "ledbat++" (their drafts).
         tcp: Sender = Sender::default();
-        /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
-        /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window
-        /// that reads no shares of marks falls once per round trip in either case. "dctcp" asks for
-        /// ECN in any case, as in Linux.
+        /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with "l4s"
+        /// ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A sender that does
+        /// not use the share of marks reduces its window once per round trip in either case.
+        /// "dctcp" requests ECN in any case, as in Linux.
         ecn: EcnChoice = EcnChoice::Off;
         /// Send packets spread over the round trip, as Linux paces them: at 2 times the window
         /// per round trip in slow start, and at 1.2 times it afterwards. Without pacing, packets
@@ -77,8 +77,8 @@ params! {
         /// Let the senders of Linux make segments of several packets, about a millisecond's, that
         /// leave together (generic segmentation offload).
         gso: bool = true;
-        /// Receiver's window, and so the initial slow-start threshold; with `quick_acks` the most to which
-        /// it grows, as Linux's does, from 55 packets of 1500 bytes.
+        /// Receive window, which is also the initial slow-start threshold; with `quick_acks` it
+        /// grows from 55 packets of 1500 bytes to this size, as in Linux.
         window: WholePackets = WholePackets(10_000), 1.0 => 1e6;
         /// Window after the handshake (RFC 5681, section 3.1).
         initial_window: WholePackets = WholePackets(2), 1.0 => 1e3;
@@ -117,7 +117,7 @@ params! {
         /// Requests per second of each session, at Poisson times; each is answered over a new
         /// connection.
         requests: f64 = 10.0, 1e-6 => 1e6;
-        /// Most connections at one time, all sessions together; a request beyond them is lost.
+        /// Largest number of connections at a time, over all sessions; a request beyond it is lost.
         connections: u32 = 100_000, 1.0 => 5e6;
     }
 }
@@ -163,9 +163,9 @@ params! {
         /// Flows that arrive per second, at Poisson times; `flows` then bounds their number at one
         /// time, and arrivals beyond it are lost. By default all flows start at `start`.
         arrivals: Maybe<f64> = Maybe(None), 1e-6 => 1e6;
-        /// Amplitude of the cosine swing of the arrival rate, as a share of its mean.
+        /// Amplitude of the cosine variation of the arrival rate, as a share of its mean.
         swing: f64 = 0.0, 0.0 => 1.0;
-        /// Period of the swing.
+        /// Period of this variation.
         period: Span = Span::from_secs(400), 1e-3 => 1e7;
         /// A time at which arrivals are most frequent.
         peak: Span = Span::ZERO, 0.0 => 1e7;
@@ -189,7 +189,7 @@ params! {
     pub struct VoiceKeys {
         /// Rate of the coder, without the 40 bytes of IP, UDP and RTP headers of each packet.
         rate: Rate = Rate::from_bps(64_000), 1.0 => 1e9;
-        /// Time that each packet holds.
+        /// Playing time of each packet.
         interval: Span = Span::from_millis(20), 1e-3 => 1.0;
         /// Mean length of a talk spurt, exponential; by default a speaker never pauses. ITU-T P.59
         /// has 1.004 s, and pauses of 1.587 s.
@@ -204,8 +204,8 @@ params! {
 params! {
     /// Keys of frames.
     pub struct FramesKeys {
-        /// Packets of a frame. They leave together, and come one behind the other at the rate of
-        /// the access link.
+        /// Number of packets of a frame, which are sent back to back at the rate of the access
+        /// link.
         frame: WholePackets = WholePackets(10), 1.0 => 1e6;
         /// Time from one frame to the next.
         interval: Span = Span::from_millis(40), 1e-6 => 1e6;
@@ -223,10 +223,11 @@ params! {
         /// Bit rates to choose from, from the lowest to the highest.
         ladder: Vec<Rate> = [300, 750, 1200, 1850, 2850, 4300, 6000].map(|k| Rate::from_bps(1000 * k)).to_vec(),
             1.0 => 1e12;
-        /// Most playing time that is held; a segment is fetched when there is room for it.
+        /// Largest playing time that is buffered; a segment is fetched when the buffer has space
+        /// for it.
         buffer: Span = Span::from_secs(30), 1e-1 => 1e4;
-        /// Up to this much in the buffer the lowest rate is fetched. From 90 % of the buffer on it
-        /// is the highest, and between them a rate in proportion.
+        /// Playing time in the buffer up to which segments have the lowest rate. From 90 % of the
+        /// buffer on they have the highest rate; in between, the rate rises linearly.
         reservoir: Span = Span::from_secs(5), 0.0 => 1e4;
     }
 }
@@ -238,11 +239,11 @@ params! {
     /// `$FOREBAY_SERVER` and `$FOREBAY_CLIENT` are their addresses. The server starts with the run,
     /// the client at `start`; what still runs at `stop`, or at the end, is stopped.
     pub struct ProgramKeys {
-        /// What runs at the sink, such as "iperf3 -R -c $FOREBAY_SERVER -t 30".
+        /// Command that runs at the sink, such as "iperf3 -R -c $FOREBAY_SERVER -t 30".
         client: Command = Command(String::new()), 0.0 => 0.0, required;
-        /// What runs at the source, such as "iperf3 -s".
+        /// Command that runs at the source, such as "iperf3 -s".
         server: Maybe<Command> = Maybe(None);
-        /// Whether the hosts ask for ECN (RFC 3168) where the program's TCP does not say.
+        /// Request ECN (RFC 3168) for connections whose program does not choose it.
         ecn: bool = false;
         /// Files that the programs need, such as "page" or ["bin/server", "page"]. They then run in
         /// a folder that has these alone, and not in the scenario's; what changes in them makes
@@ -270,16 +271,16 @@ params! {
         /// Name in reports; by default the kind.
         label: Maybe<Label> = Maybe(None);
         /// File with the packets, named as from this one's folder: a capture (pcap or pcapng), or
-        /// CSV with the columns time_s, size_bytes and flow, and ecn (0 to 3) and dscp (0 to 63)
-        /// if wanted. In a capture, packets of like addresses, ports and protocol are a flow;
-        /// frames without IP are passed over.
+        /// CSV with the columns time_s, size_bytes and flow, and ecn (0 to 3) and dscp (0 to 63) if
+        /// wanted. In a capture, packets of like addresses, ports and protocol are a flow; frames
+        /// without IP are skipped.
         file: Text = Text(String::new()), 0.0 => 0.0, required;
         /// Take packets from these addresses alone, such as "10.0.0.0/8" or a list.
         source: Maybe<Vec<Prefix>> = Maybe(None);
         /// Take packets to these addresses alone. A capture of both directions needs one of both.
         destination: Maybe<Vec<Prefix>> = Maybe(None);
-        /// A larger packet comes as several of this size, all at its time: captures on a host show
-        /// packets before the network card cuts them.
+        /// Split a larger packet into packets of this size, which arrive at the same time: captures
+        /// on a host show packets before the network card splits them.
         mtu: Bytes = Bytes(1500), 256.0 => 65535.0;
         /// Nodes that the packets pass, such as ["left", "right"]. By default the bottleneck's two
         /// ends.
@@ -291,8 +292,8 @@ params! {
         stop: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
         /// Factor on the times between packets: with 0.5 they come twice as fast.
         scale: f64 = 1.0, 1e-6 => 1e6;
-        /// Start the file anew each time that this has passed, which is no shorter than its
-        /// packets take; by default they come once.
+        /// Time after which the file starts again, at least the time that its packets take; by
+        /// default they come once.
         period: Maybe<Span> = Maybe(None), 1e-6 => 1e7;
     }
 }

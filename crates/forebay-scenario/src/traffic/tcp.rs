@@ -12,7 +12,7 @@ pub fn tcp(section: &Section) -> Result<Tcp, Fault> {
         return Err(section.fault(
             "initial_window",
             format!("\"{}p\"", keys.initial_window.0),
-            format!("at most the window, \"{}p\"", keys.window.0),
+            format!("at most \"{}p\", the window", keys.window.0),
         ));
     }
     let sender = keys.tcp.0;

@@ -55,8 +55,10 @@ impl Agenda {
     /// Requires that the links catch up at `at` or earlier.
     #[inline(always)]
     pub fn links_by(&mut self, at: Time) {
-        self.links = self.links.min(at);
-        self.first = self.first.min(at);
+        if at < self.links {
+            self.links = at;
+            self.first = self.first.min(at);
+        }
     }
 
     /// Requires that the line back catches up at `at` or earlier.

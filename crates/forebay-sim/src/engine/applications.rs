@@ -141,7 +141,7 @@ impl Hosts {
             ..
         } = self;
         let at = &mut network.classes[class as usize];
-        let (first, packet, mut earliest) = (at.first, at.packet, Time::NEVER);
+        let (first, packet, mut earliest) = (at.first, at.packet.unpack(), Time::NEVER);
         let station = network.pairs[network.routes[first.index()].pair.index()].data_enters;
         let next = at.script.coming(&mut |coming| {
             let flags = match coming.tcp {
@@ -161,9 +161,10 @@ impl Hosts {
                     bytes: coming.bytes,
                     traffic_class: coming.class,
                     flags,
-                    station,
                     ..packet
-                },
+                }
+                .pack(),
+                station,
             );
         });
         agenda.links_by(earliest + *lookahead);
@@ -181,12 +182,11 @@ impl Hosts {
                 Some(calls) => calls.sent(flow.offset_from(class.first), now),
                 None => 0,
             },
-            station: self.network.pairs[at.pair.index()].data_enters,
-            ..class.packet
+            ..class.packet.unpack()
         };
         let pair = &mut self.network.pairs[at.pair.index()];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.arrivals.push(arrives, packet);
+        (self.arrivals).push(arrives, packet.pack(), pair.data_enters);
         self.agenda.links_by(arrives + self.lookahead);
     }
 }

@@ -10,7 +10,7 @@ use super::hosts::{take_acks, FarEnd, Hosts, Returning};
 use super::{one_line_each, Topology};
 use crate::events::EventQueue;
 use crate::network::NetworkState;
-use crate::packet::{Packet, HEADER_BYTES};
+use crate::packet::{PackedPacket, HEADER_BYTES};
 use crate::port::{PacketOnLink, Port};
 
 use crate::prefetch::prefetch;
@@ -22,13 +22,13 @@ pub struct Dumbbell {
     back: WayBack,
     line_back: LineBack,
     /// ACKs that have crossed the line back, if they may overtake each other on their access links.
-    acks: EventQueue<Packet>,
+    acks: EventQueue<PackedPacket>,
 }
 
 /// ACKs on their way from a receiver's access link to the line back.
 struct WayBack {
     /// The ACKs, by their arrival at the line back.
-    returning: EventQueue<Packet>,
+    returning: EventQueue<PackedPacket>,
     /// The time from the line back to every sender, if no ACK overtakes another one behind the
     /// line.
     in_order: Option<Span>,
@@ -40,8 +40,8 @@ impl WayBack {
     /// Schedules the arrival of an ACK at the line back.
     #[inline(always)]
     fn enter(&mut self, agenda: &mut Agenda, ack: Returning) {
-        let Returning { at, class, ack } = ack;
-        self.returning.push_on(class, at, ack);
+        let Returning { at, class, ack, .. } = ack;
+        self.returning.push_on(class, at, ack, ());
         if self.in_order.is_none() {
             agenda.line_back_by(at + self.lookahead);
         }
@@ -125,12 +125,12 @@ impl Topology for Dumbbell {
         let Dumbbell { port, back, .. } = self;
         let (mut far_end, arrivals) = hosts.split();
         arrivals.take_before(arrivals_before, |now, packet, coming| {
+            if let Some(coming) = coming {
+                far_end.prefetch(coming.flow());
+            }
             // A departure comes before an arrival of the same time.
             while port.due() <= now {
                 send_next(port, back, &mut far_end);
-            }
-            if let Some(coming) = coming {
-                far_end.prefetch(coming);
             }
             if port.arrive(now, *packet) {
                 send_at_once(port, back, &mut far_end, now);
@@ -204,12 +204,12 @@ impl Dumbbell {
         let NetworkState { routes, pairs, .. } = &mut hosts.network;
         returning.take_before(before, |now, ack, coming| {
             let at = pass(line_back, now);
-            let route = routes[ack.flow.index()];
+            let route = routes[ack.flow().index()];
             let pair = &mut pairs[route.pair.index()];
             let at = pair.wire.pass_ack(&mut pair.ack_down, at);
-            acks.push_on(usize::from(pair.class), at, *ack);
+            acks.push_on(usize::from(pair.class), at, *ack, ());
             if let Some(coming) = coming {
-                prefetch(&pairs[routes[coming.flow.index()].pair.index()]);
+                prefetch(&pairs[routes[coming.flow().index()].pair.index()]);
             }
             before
         });

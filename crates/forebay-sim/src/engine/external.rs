@@ -19,25 +19,21 @@ impl Hosts {
         let class = &self.network.classes[route.class as usize];
         let pair = &mut self.network.pairs[route.pair.index()];
         let from_sink = sent.from == End::Sink;
-        let usual = &class.packet;
+        let usual = class.packet.unpack();
         let packet = Packet {
             flow,
             seq: sent.number,
             bytes: sent.bytes,
             traffic_class: TrafficClass::new(usual.traffic_class.dscp(), sent.ecn),
             flags: Flags::of_external(from_sink),
-            station: match from_sink {
-                true => pair.ack_enters,
-                false => pair.data_enters,
-            },
             traffic: match from_sink {
                 true => NO_TRAFFIC,
                 false => usual.traffic,
             },
-            ..*usual
+            ..usual
         };
         let late = usize::from(pair.class);
-        let prompt = self.late_lines + self.prompt_lines * late;
+        let prompt = usize::from(pair.prompt_line);
         let (at, line) = match from_sink {
             // The last prompt line of a kind is for packets towards the source.
             true => {
@@ -50,7 +46,11 @@ impl Hosts {
                 (at, if waited { late } else { prompt })
             }
         };
-        self.arrivals.push_on(line, at, packet);
+        let enters = match from_sink {
+            true => pair.ack_enters,
+            false => pair.data_enters,
+        };
+        self.arrivals.push_on(line, at, packet.pack(), enters);
         self.agenda.links_by(at + self.lookahead);
     }
 }

@@ -1,7 +1,6 @@
 //! The hosts of the network: senders, receivers and their timers, and the access links that lead to
 //! the stations.
 
-use forebay_aqm::TrafficClass;
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_units::{Span, Time};
 
@@ -10,13 +9,14 @@ use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::external::PendingOutcomes;
-use crate::ids::FlowId;
-use crate::network::{NetworkState, Pair, TcpTraffic, TrafficState};
+use crate::ids::{FlowId, StationId};
+use crate::network::{NetworkState, Pair, TcpTraffic};
 use crate::number::count;
-use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
+use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES, NO_TRAFFIC};
 use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
-use crate::tcp::{Ack, Receiver, Reply, SenderStep, Senders, StepOutcome, TcpSegment};
+use crate::tcp::{Config, Receiver, Reply, SenderStep, Senders, StepOutcome};
+use crate::uplink::Uplink;
 
 /// A timer of a flow or of a traffic. With many flows there are more alarms than packets, so that
 /// alarms have their own calendar and are small.
@@ -43,7 +43,9 @@ pub struct Returning {
     /// The kind of the access link.
     pub class: usize,
     /// The ACK.
-    pub ack: Packet,
+    pub ack: PackedPacket,
+    /// That station.
+    pub enters: StationId,
 }
 
 /// The state outside of the shared links: hosts, access links, timers and packets on their way to a
@@ -52,7 +54,7 @@ pub struct Hosts {
     /// The hosts, routes and flows.
     pub network: NetworkState,
     /// Packets on their way to the next station.
-    pub arrivals: EventQueue<Packet>,
+    pub arrivals: EventQueue<PackedPacket, StationId>,
     /// Number of late delay lines in `arrivals`: first one for each kind of access link, then those
     /// of packets that come from a station.
     pub late_lines: usize,
@@ -69,8 +71,6 @@ pub struct Hosts {
     pub blocks: BlockStore,
     /// Start and end of the window of measurement.
     pub window: (Time, Time),
-    /// Segments that a step of a sender sends; empty between steps.
-    pub segments: Vec<TcpSegment>,
     /// The outcomes of the caller's packets.
     pub external: PendingOutcomes,
 }
@@ -86,11 +86,11 @@ pub struct FarEnd<'a> {
 }
 
 impl FarEnd<'_> {
-    /// Prefetches the state that the delivery of a packet needs.
+    /// Prefetches the state that the delivery of a packet of this flow needs.
     #[inline(always)]
-    pub fn prefetch(&self, packet: &Packet) {
-        prefetch(self.network.pair_of(packet));
-        prefetch(&self.network.receivers[packet.flow.index()]);
+    pub fn prefetch(&self, flow: FlowId) {
+        prefetch(self.network.pair_of(flow));
+        prefetch(&self.network.receivers[flow.index()]);
     }
 
     /// Delivers a packet that left its last link to its sink, over the access link.
@@ -104,7 +104,7 @@ impl FarEnd<'_> {
         sent: PacketOnLink,
         mut enter: impl FnMut(&mut Agenda, Returning),
     ) -> Option<Returning> {
-        let packet = sent.packet;
+        let packet = sent.packet.unpack();
         let NetworkState {
             routes,
             pairs,
@@ -118,15 +118,10 @@ impl FarEnd<'_> {
         let receiver = &mut receivers[packet.flow.index()];
 
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
-        // A delayed ACK that is due before this packet arrives is sent first.
-        if receiver.ack_due < now {
-            let due = receiver.take_due();
-            let ack = send_ack(due, packet.flow, receiver, class, pair, self.blocks);
-            enter(self.agenda, ack);
-        }
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(TcpTraffic { config, .. }) = &class.tcp else {
             if let Some(air) = &mut class.external {
+                let packet = sent.packet.unpack();
                 let fate = air.fate(&packet);
                 self.external.push(now, packet, fate);
                 if fate.is_err() {
@@ -144,12 +139,19 @@ impl FarEnd<'_> {
             }
             return None;
         };
-        if receiver.ends_run(&packet, &config.acks) {
-            receiver.end_compression();
-            let ack = send_ack(now, packet.flow, receiver, class, pair, self.blocks);
+        let usual = class.packet;
+        // A delayed ACK that is due before this packet arrives is sent first.
+        if receiver.ack_due < now {
+            let due = receiver.take_due();
+            let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
             enter(self.agenda, ack);
         }
-        let (reply, delivered) = receiver.receive(now, &packet, &config.acks);
+        if receiver.ends_run(&packet, &config.acks) {
+            receiver.end_compression();
+            let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
+            enter(self.agenda, ack);
+        }
+        let (reply, delivered) = receiver.receive(now, sent.packet, &config.acks);
         let bytes = u64::from(delivered) * u64::from(config.payload_bytes);
         receiver.count(bytes, counted);
         match reply {
@@ -157,7 +159,8 @@ impl FarEnd<'_> {
                 now,
                 packet.flow,
                 receiver,
-                class,
+                config,
+                usual,
                 pair,
                 self.blocks,
             )),
@@ -176,7 +179,7 @@ impl Hosts {
     /// Splits the hosts into the far end, which takes packets behind their last link, and the queue
     /// of arrivals at stations.
     #[inline(always)]
-    pub fn split(&mut self) -> (FarEnd<'_>, &mut EventQueue<Packet>) {
+    pub fn split(&mut self) -> (FarEnd<'_>, &mut EventQueue<PackedPacket, StationId>) {
         let far_end = FarEnd {
             network: &mut self.network,
             alarms: &mut self.alarms,
@@ -215,50 +218,55 @@ impl Hosts {
         let pair = &mut network.pairs[route.pair.index()];
         let class = &network.classes[route.class as usize];
         let receiver = &mut network.receivers[flow.index()];
-        (receiver.ack_due == now).then(|| {
-            receiver.take_due();
-            send_ack(now, flow, receiver, class, pair, &mut self.blocks)
-        })
+        let TcpTraffic { config, .. } = class.tcp.as_ref().filter(|_| receiver.ack_due == now)?;
+        receiver.take_due();
+        let blocks = &mut self.blocks;
+        Some(send_ack(
+            now,
+            flow,
+            receiver,
+            config,
+            class.packet,
+            pair,
+            blocks,
+        ))
     }
 
     /// Delivers an ACK to its sender, and prefetches the state for the later ACK `coming`.
     #[inline(always)]
-    pub fn take_ack(&mut self, now: Time, ack: &Packet, coming: Option<&Packet>) {
+    pub fn take_ack(&mut self, now: Time, ack: &PackedPacket, coming: Option<&PackedPacket>) {
         if let Some(coming) = coming {
-            prefetch(self.network.pair_of(coming));
-            self.network.prefetch_sender(coming.flow);
+            prefetch(self.network.pair_of(coming.flow()));
+            self.network.prefetch_sender(coming.flow());
         }
-        if ack.blocks_and_host.blocks() != NO_BLOCKS {
-            return self.take_ack_with_options(now, ack);
+        if let Some(index) = ack.options() {
+            return self.take_ack_with_options(now, ack, index);
         }
-        self.step(now, ack.flow, |senders, index, step| {
-            let header = Ack {
-                next: ack.seq,
-                ece: ack.flags.ecn_signal(),
-                ce_pkts: 0,
-                blocks: &[],
-            };
-            senders.on_ack(index, ack.connection, &header, step)
+        self.step(now, ack.flow(), |senders, index, step| {
+            senders.on_ack(index, ack, None, step)
         });
     }
 
     /// Delivers an ACK with SACK blocks or a count of marks to its sender.
     #[inline(never)]
-    fn take_ack_with_options(&mut self, now: Time, ack: &Packet) {
-        let options = self.blocks.take(ack.blocks_and_host.blocks());
-        self.step(now, ack.flow, |senders, index, step| {
-            let header = Ack {
-                next: ack.seq,
-                ece: ack.flags.ecn_signal(),
-                ce_pkts: options.ce_pkts,
-                blocks: options.blocks(),
-            };
-            senders.on_ack(index, ack.connection, &header, step)
+    fn take_ack_with_options(&mut self, now: Time, ack: &PackedPacket, index: u32) {
+        let options = self.blocks.take(index);
+        self.step(now, ack.flow(), |senders, index, step| {
+            senders.on_ack(index, ack, Some(&options), step)
         });
     }
 
     /// Lets the flow's sender check its retransmission timer.
     pub fn check_timer(&mut self, now: Time, flow: FlowId) {
+        let (class, sender) = self.network.class_of(flow);
+        let early = (class.tcp.as_mut()).and_then(|tcp| tcp.senders.early_timer(sender, now));
+        if let Some(due) = early {
+            if due != Time::NEVER {
+                self.alarms.push(due, Alarm::Retransmit(flow));
+                self.agenda.alarm_by(due);
+            }
+            return;
+        }
         self.step(now, flow, |senders, index, step| {
             senders.on_timer(index, step)
         });
@@ -288,8 +296,14 @@ impl Hosts {
         let mut step = SenderStep {
             config,
             now,
-            out: &mut self.segments,
+            link: Uplink {
+                flow,
+                usual: &class.packet,
+                pair: &mut self.network.pairs[route.pair.index()],
+                arrivals: &mut self.arrivals,
+            },
             held: false,
+            sent_pkts: 0,
             resent_pkts: 0,
         };
         let outcome = act(&mut **senders, route.sender, &mut step);
@@ -299,7 +313,10 @@ impl Hosts {
             self.agenda.alarm_by(due);
         }
         let SenderStep {
-            held, resent_pkts, ..
+            held,
+            sent_pkts,
+            resent_pkts,
+            ..
         } = step;
         if held {
             if let Some(due) = senders.pace_at(route.sender) {
@@ -307,52 +324,18 @@ impl Hosts {
                 self.agenda.alarm_by(due);
             }
         }
-        if self.segments.is_empty() {
+        if sent_pkts == 0 {
             if outcome.done {
                 self.end_transfer(now, flow);
             }
             return;
         }
-        let pair = &mut self.network.pairs[route.pair.index()];
-        let late = usize::from(pair.class);
-        let prompt = self.late_lines + self.prompt_lines * late;
-        let usual = &class.packet;
-        let mut first = Time::NEVER;
-        for segment in &self.segments {
-            // The SYN and the ACK that ends the handshake consist of a header only.
-            let syn = segment.seq == 0;
-            let bytes = match syn || segment.bare {
-                true => HEADER_BYTES,
-                false => usual.bytes,
-            };
-            let packet = Packet {
-                flow,
-                seq: segment.seq,
-                bytes,
-                connection: outcome.connection,
-                traffic_class: TrafficClass::new(usual.traffic_class.dscp(), segment.ecn),
-                flags: Flags::of_tcp(segment.cwr)
-                    .with_push(segment.push)
-                    .with_bare(segment.bare),
-                station: pair.data_enters,
-                ..*usual
-            };
-            // A packet whose access link becomes free at this very time counts as one that waited,
-            // as in ns-2.
-            let waited = pair.data_up >= now || syn;
-            let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-            first = first.min(at);
-            // A packet that waits for its access link goes to the late line; on the prompt line it
-            // would delay other packets.
-            let line = if waited { late } else { prompt };
-            self.arrivals.push_on(line, at, packet);
-        }
         if now > self.window.0 && now <= self.window.1 {
-            class.sent_packets += self.segments.len() as u64;
+            class.sent_packets += u64::from(sent_pkts);
             class.resent_packets += u64::from(resent_pkts);
         }
-        self.segments.clear();
-        self.agenda.links_by(first + self.lookahead);
+        let next = self.arrivals.next_time();
+        self.agenda.links_by(next + self.lookahead);
     }
 
     /// Returns the mean number of packets in flight of the FTP flows over the bottleneck that have
@@ -380,7 +363,7 @@ impl Hosts {
 
 /// Delivers at most `most` ACKs to their senders, while they arrive before the first time of the
 /// agenda. At least one must be due. Returns their number.
-pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) -> u32 {
+pub fn take_acks(acks: &mut EventQueue<PackedPacket>, hosts: &mut Hosts, most: u32) -> u32 {
     let mut taken = 0;
     acks.take_before(hosts.agenda.first, |now, ack, coming| {
         hosts.take_ack(now, ack, coming);
@@ -393,40 +376,39 @@ pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) ->
     taken
 }
 
-/// Returns the ACK that the receiver sends at `now`, behind its access link.
+/// Returns the ACK that the receiver sends at `now`, behind its access link. `usual` is the template
+/// of the traffic's packets.
 #[inline(always)]
 fn send_ack(
     now: Time,
     flow: FlowId,
     receiver: &Receiver,
-    class: &TrafficState,
+    config: &Config,
+    usual: PackedPacket,
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
-    let blocks_and_host = match class.tcp.as_ref().map(|tcp| &tcp.config) {
-        Some(config) if config.sack || config.counts_marks => {
-            let held = if config.sack { receiver.blocks() } else { &[] };
-            let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
-            class
-                .packet
-                .blocks_and_host
-                .with_blocks(blocks.put(held, ce_pkts))
+    let mut ack = Packet {
+        flow,
+        seq: receiver.next(),
+        bytes: HEADER_BYTES,
+        connection: receiver.connection(),
+        flags: Flags::of_ack(receiver.echo()),
+        traffic: NO_TRAFFIC,
+        ..usual.unpack()
+    }
+    .pack();
+    if config.sack || config.counts_marks {
+        let held = if config.sack { receiver.blocks() } else { &[] };
+        let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
+        if let Some(index) = blocks.put(held, ce_pkts, receiver.connection()) {
+            ack = ack.with_options(index);
         }
-        _ => class.packet.blocks_and_host,
-    };
+    }
     Returning {
         at: pair.wire.pass_ack(&mut pair.ack_up, now),
         class: usize::from(pair.class),
-        ack: Packet {
-            flow,
-            seq: receiver.next(),
-            blocks_and_host,
-            bytes: HEADER_BYTES,
-            connection: receiver.connection(),
-            flags: Flags::of_ack(receiver.echo()),
-            station: pair.ack_enters,
-            traffic: NO_TRAFFIC,
-            ..class.packet
-        },
+        ack,
+        enters: pair.ack_enters,
     }
 }

@@ -9,8 +9,9 @@ use super::agenda::Agenda;
 use super::hosts::{take_acks, Hosts, Returning};
 use super::{one_line_each, Topology};
 use crate::events::EventQueue;
+use crate::ids::StationId;
 use crate::network::{Hop, NetworkState};
-use crate::packet::Packet;
+use crate::packet::PackedPacket;
 use crate::port::{PacketOnLink, Port};
 use crate::prefetch::prefetch;
 use crate::steps::LineBack;
@@ -30,7 +31,7 @@ pub struct Mesh {
     /// rate; used where there is no opposite link.
     lines_back: Vec<LineBack>,
     /// ACKs on their sender's access link.
-    acks: EventQueue<Packet>,
+    acks: EventQueue<PackedPacket>,
 }
 
 impl Topology for Mesh {
@@ -126,12 +127,18 @@ impl Topology for Mesh {
 /// the `late_lines` late lines.
 fn enter_way_back(
     late_lines: usize,
-    arrivals: &mut EventQueue<Packet>,
+    arrivals: &mut EventQueue<PackedPacket, StationId>,
     agenda: &mut Agenda,
     returning: Returning,
 ) {
-    let Returning { at, class, ack } = returning;
-    arrivals.push_on(late_lines + Mesh::PROMPT_LINES * class + ACK_LINE, at, ack);
+    let Returning {
+        at,
+        class,
+        ack,
+        enters,
+    } = returning;
+    let line = late_lines + Mesh::PROMPT_LINES * class + ACK_LINE;
+    arrivals.push_on(line, at, ack, enters);
     agenda.links_by(at);
 }
 
@@ -146,23 +153,23 @@ impl Mesh {
         let Hosts {
             arrivals, network, ..
         } = hosts;
-        let Some((now, &packet)) = arrivals.peek() else {
+        let Some((now, &packed, station)) = arrivals.peek() else {
             return;
         };
         arrivals.pop(|packet| {
-            prefetch(network.pair_of(packet));
-            prefetch(&network.receivers[packet.flow.index()]);
+            prefetch(network.pair_of(packet.flow()));
+            prefetch(&network.receivers[packet.flow().index()]);
         });
-        match network.station(packet.station) {
+        match network.station(station) {
             Hop::Port(link) => {
                 let link = usize::from(link);
-                if self.ports[link].arrive_logged(now, packet) {
+                if self.ports[link].arrive_logged(now, packed) {
                     self.send_at_once(hosts, now, link);
                 } else if self.ports[link].bottleneck.transmitter.is_free() {
                     self.find_next_link();
                 }
             }
-            Hop::Back(link) => self.cross_line_back(hosts, now, usize::from(link), packet),
+            Hop::Back(link) => self.cross_line_back(hosts, now, usize::from(link), packed),
             Hop::Sink | Hop::Source => unreachable!("not a station"),
         }
     }
@@ -186,7 +193,7 @@ impl Mesh {
 
     /// Moves a packet that left a port on to its sink, its source or the next station.
     fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: PacketOnLink) {
-        let path = hosts.network.pair_of(&sent.packet).path;
+        let path = hosts.network.pair_of(sent.packet.flow()).path;
         match hosts.network.after_port(path, link) {
             Hop::Sink => {
                 let late_lines = hosts.late_lines;
@@ -203,15 +210,15 @@ impl Mesh {
     }
 
     /// Moves an ACK across a line back and on to its next hop.
-    fn cross_line_back(&mut self, hosts: &mut Hosts, now: Time, link: usize, ack: Packet) {
-        let at = self.lines_back[link].pass(now, ack.bytes);
-        let path = hosts.network.pair_of(&ack).path;
+    fn cross_line_back(&mut self, hosts: &mut Hosts, now: Time, link: usize, ack: PackedPacket) {
+        let at = self.lines_back[link].pass(now, ack.unpack().bytes);
+        let path = hosts.network.pair_of(ack.flow()).path;
         let hop = hosts.network.after_back(path, link);
         self.forward(hosts, at, hop, ack);
     }
 
     /// Moves a packet that reaches the next station, or the access link of its source, at `at`.
-    fn forward(&mut self, hosts: &mut Hosts, at: Time, hop: Hop, packet: Packet) {
+    fn forward(&mut self, hosts: &mut Hosts, at: Time, hop: Hop, packet: PackedPacket) {
         let network = &mut hosts.network;
         match hop {
             Hop::Port(_) | Hop::Back(_) => {
@@ -220,18 +227,20 @@ impl Mesh {
                 // past all lines, and the packet goes to the calendar.
                 let back = usize::from(matches!(hop, Hop::Back(_)));
                 let line = hosts.late_lines.wrapping_sub(Mesh::ONWARD_LINES) + back;
-                let packet = Packet { station, ..packet };
-                hosts.arrivals.push_on(line, at, packet);
+                hosts.arrivals.push_on(line, at, packet, station);
             }
             Hop::Source => {
-                let route = network.routes[packet.flow.index()];
+                let route = network.routes[packet.flow().index()];
                 let pair = &mut network.pairs[route.pair.index()];
-                let at = pair.wire.pass(&mut pair.ack_down, at, packet.bytes);
+                let at = pair
+                    .wire
+                    .pass(&mut pair.ack_down, at, packet.unpack().bytes);
                 if let Some(air) = &mut network.classes[route.class as usize].external {
+                    let packet = packet.unpack();
                     hosts.external.push(at, packet, air.fate(&packet));
                     return;
                 }
-                self.acks.push_on(usize::from(pair.class), at, packet);
+                self.acks.push_on(usize::from(pair.class), at, packet, ());
             }
             Hop::Sink => unreachable!("data reaches its sink from a port"),
         }

@@ -6,6 +6,7 @@ use forebay_units::{Span, Time};
 
 use super::pacing::Pacer;
 use super::receiver::AckPolicy;
+use crate::uplink::Uplink;
 
 /// The settings of all connections of one traffic.
 pub struct Config {
@@ -37,7 +38,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// True if packets can be marked.
+    /// Returns true if packets can be marked.
     #[inline]
     pub fn ecn(&self) -> bool {
         self.ect != Ecn::NotEct
@@ -73,18 +74,29 @@ pub struct Ack<'a> {
     pub blocks: &'a [(u32, u32)],
 }
 
-/// The environment of a step of a sender: its settings, the time, and the list of segments to send.
+/// The environment of a step of a sender: its settings, the time, and its access link.
 pub struct SenderStep<'a> {
     /// The settings of the traffic.
     pub config: &'a Config,
     /// The time of the step.
     pub now: Time,
-    /// The segments that the step sends, in order.
-    pub out: &'a mut Vec<TcpSegment>,
+    /// The access link, which takes the segments that the step sends.
+    pub link: Uplink<'a>,
     /// True if pacing has held packets back.
     pub held: bool,
-    /// Number of retransmissions in `out`.
+    /// Number of segments that the step has sent.
+    pub sent_pkts: u32,
+    /// Number of retransmissions among them.
     pub resent_pkts: u32,
+}
+
+impl SenderStep<'_> {
+    /// Sends a segment of a connection.
+    #[inline(always)]
+    pub fn send(&mut self, connection: &Connection, segment: TcpSegment) {
+        self.link.send(self.now, connection.number, segment);
+        self.sent_pkts += 1;
+    }
 }
 
 /// The sequence numbers of a connection, and its timers.
@@ -154,7 +166,7 @@ impl Connection {
         }
     }
 
-    /// True if pacing holds the next packet back, which the step then notes.
+    /// Returns true if pacing holds the next packet back, which the step then notes.
     #[inline]
     pub fn held(&self, step: &mut SenderStep) -> bool {
         let held = step.config.pacing && self.pacer.holds(step.now);

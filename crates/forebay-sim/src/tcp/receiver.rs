@@ -8,7 +8,7 @@ use forebay_aqm::Ecn;
 use forebay_units::{Span, Time};
 use smallvec::SmallVec;
 
-use crate::packet::{Flags, Packet};
+use crate::packet::{Flags, PackedPacket, Packet};
 use linux::LinuxReceiver;
 use ns2::Ns2Receiver;
 
@@ -58,7 +58,7 @@ trait ReceiverStack {
     ) {
     }
 
-    /// True if this stack must read more of the packet than its number and its mark.
+    /// Returns true if this stack must read more of the packet than its number and its mark.
     fn reads_signs(_receiver: &Receiver, _packet: &Packet) -> bool {
         false
     }
@@ -92,9 +92,9 @@ const LAST_CE: u8 = 2;
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Receiver {
-    /// In-order bytes that were delivered within the window of measurement.
+    /// Bytes delivered in order within the measurement window.
     pub delivered_bytes: u64,
-    /// In-order bytes that were delivered before and after that window.
+    /// Bytes delivered in order before and after that window.
     pub outside_bytes: u64,
     /// The time at which a delayed ACK is due; [`Time::NEVER`] if there is none.
     pub ack_due: Time,
@@ -190,7 +190,7 @@ impl Receiver {
         self.ce_pkts
     }
 
-    /// True if the next ACK carries ECE.
+    /// Returns true if the next ACK carries ECE.
     pub fn echo(&self) -> bool {
         self.seen & ECHO != 0
     }
@@ -203,7 +203,7 @@ impl Receiver {
         }
     }
 
-    /// True if a delayed ACK must leave before this packet is taken.
+    /// Returns true if a delayed ACK must leave before this packet is taken.
     ///
     /// That is so if the ACK covers packets with a mark and this packet has none, or the reverse
     /// (RFC 8257 section 3.2), or if this packet would push out a SACK block that the ACK has to
@@ -221,7 +221,7 @@ impl Receiver {
     /// Takes a data packet at `now`. Returns the reply and the number of data packets that became
     /// deliverable.
     #[inline(always)]
-    pub fn receive(&mut self, now: Time, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
+    pub fn receive(&mut self, now: Time, packet: PackedPacket, acks: &AckPolicy) -> (Reply, u32) {
         match acks.quick {
             0 => self.receive_as::<Ns2Receiver>(now, packet, acks),
             _ => self.receive_as::<LinuxReceiver>(now, packet, acks),
@@ -233,9 +233,10 @@ impl Receiver {
     fn receive_as<S: ReceiverStack>(
         &mut self,
         now: Time,
-        packet: &Packet,
+        packed: PackedPacket,
         acks: &AckPolicy,
     ) -> (Reply, u32) {
+        let packet = &packed.unpack();
         if packet.connection != self.connection {
             return (Reply::Nothing, 0);
         }
@@ -243,7 +244,7 @@ impl Receiver {
             S::on_packet_in_order(self, now, packet, acks);
         }
         if self.has_signs(packet) || S::reads_signs(self, packet) {
-            return self.receive_with_signs::<S>(now, packet, acks);
+            return self.receive_with_signs::<S>(now, packed, acks);
         }
         self.take::<S>(now, packet.seq, true, acks)
     }
@@ -284,7 +285,7 @@ impl Receiver {
         (Reply::Now, delivered)
     }
 
-    /// True if the packet has signs besides its number, or the one before it was marked.
+    /// Returns true if the packet has signs besides its number, or the one before it was marked.
     #[inline(always)]
     fn has_signs(&self, packet: &Packet) -> bool {
         packet.flags != Flags::default()
@@ -298,9 +299,10 @@ impl Receiver {
     fn receive_with_signs<S: ReceiverStack>(
         &mut self,
         now: Time,
-        packet: &Packet,
+        packet: PackedPacket,
         acks: &AckPolicy,
     ) -> (Reply, u32) {
+        let packet = &packet.unpack();
         if packet.seq > self.next {
             S::on_packet_behind_gap(self, now, packet, acks);
         }
@@ -369,7 +371,7 @@ impl Receiver {
     }
 }
 
-/// True for a marked data packet. A mark on a SYN is ignored.
+/// Returns true for a marked data packet. A mark on a SYN is ignored.
 fn is_marked(packet: &Packet) -> bool {
     packet.traffic_class.ecn() == Ecn::Ce && packet.seq != 0
 }
@@ -377,20 +379,18 @@ fn is_marked(packet: &Packet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{FlowId, StationId};
-    use crate::packet::{BlocksAndHost, NO_BLOCKS};
+    use crate::ids::FlowId;
     use forebay_aqm::TrafficClass;
 
     pub fn data(seq: u32) -> Packet {
         Packet {
             flow: FlowId::default(),
             seq,
-            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+            host: 0,
             bytes: 1000,
             connection: 0,
             traffic_class: TrafficClass::default(),
             flags: Flags::default(),
-            station: StationId::default(),
             traffic: 0,
         }
     }
@@ -408,14 +408,14 @@ mod tests {
     };
 
     fn receive(r: &mut Receiver, seq: u32) -> (Reply, u32) {
-        r.receive(Time::ZERO, &data(seq), &AT_ONCE)
+        r.receive(Time::ZERO, data(seq).pack(), &AT_ONCE)
     }
 
     #[test]
     fn others_than_linux_acknowledge_every_packet_behind_a_gap() {
         let mut r = Receiver::new();
         for seq in (0..10).chain(11..20) {
-            let (reply, _) = r.receive(Time::ZERO, &data(seq), &DELAYED);
+            let (reply, _) = r.receive(Time::ZERO, data(seq).pack(), &DELAYED);
             assert!(seq < 10 || reply == Reply::Now);
         }
     }
@@ -453,7 +453,7 @@ mod tests {
         let mut r = Receiver::new();
         let replies: Vec<Reply> = [0, 1, 2, 3, 5, 4, 6]
             .iter()
-            .map(|&seq| r.receive(Time::ZERO, &data(seq), &DELAYED).0)
+            .map(|&seq| r.receive(Time::ZERO, data(seq).pack(), &DELAYED).0)
             .collect();
         use Reply::{Later, Now};
         // The SYN is acknowledged at once. The ACK of 1 waits until 2 arrives, that of 3 until 5
@@ -478,7 +478,7 @@ mod tests {
             let mut packet = data(seq);
             packet.traffic_class = TrafficClass::new(0, ecn);
             let ends = r.ends_run(&packet, &dctcp);
-            r.receive(Time::ZERO, &packet, &dctcp);
+            r.receive(Time::ZERO, packet.pack(), &dctcp);
             ends
         };
         // The ACK of 1 is waiting when 2 arrives with a mark. The ACK of 3, which is marked like 2,
@@ -495,14 +495,14 @@ mod tests {
         for (seq, echo) in [(0, false), (1, true)] {
             let mut marked = data(seq);
             marked.traffic_class.set_ecn(Ecn::Ce);
-            r.receive(Time::ZERO, &marked, &AT_ONCE);
+            r.receive(Time::ZERO, marked.pack(), &AT_ONCE);
             assert_eq!(r.echo(), echo);
         }
         receive(&mut r, 2);
         assert!(r.echo());
         let mut answer = data(3);
         answer.flags = Flags::of_tcp(true);
-        r.receive(Time::ZERO, &answer, &AT_ONCE);
+        r.receive(Time::ZERO, answer.pack(), &AT_ONCE);
         assert!(!r.echo());
     }
 
@@ -522,7 +522,7 @@ mod tests {
                     _ => Ecn::Ect1,
                 };
                 packet.traffic_class = TrafficClass::new(0, ecn);
-                (r.receive(Time::ZERO, &packet, &policy).0, r.ce_pkts())
+                (r.receive(Time::ZERO, packet.pack(), &policy).0, r.ce_pkts())
             };
             (0..8).map(reply).collect::<Vec<_>>()
         };
@@ -551,7 +551,7 @@ mod tests {
         let mut copy = data(5);
         copy.traffic_class = TrafficClass::new(0, Ecn::Ce);
         for count in 1..=2 {
-            r.receive(Time::ZERO, &copy, &counting);
+            r.receive(Time::ZERO, copy.pack(), &counting);
             assert_eq!(r.ce_pkts(), count);
         }
         r.reset(1);

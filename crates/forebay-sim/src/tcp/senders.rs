@@ -5,7 +5,9 @@ use forebay_units::Time;
 use super::congestion;
 use super::connection::{Ack, Config, Connection, SenderStep};
 use super::stacks::{Linux, NewReno, Ns2, Reno, Sack};
+use crate::blocks::AckOptions;
 use crate::number::count;
+use crate::packet::PackedPacket;
 use crate::prefetch::prefetch;
 
 /// The sending end of a connection: a stack with a congestion control.
@@ -49,8 +51,6 @@ pub struct StepOutcome {
     pub timer: Time,
     /// True if all data of the application is acknowledged.
     pub done: bool,
-    /// Number of the connection.
-    pub connection: u16,
 }
 
 /// The senders of one traffic, which all have the same type. A step therefore needs only one
@@ -72,15 +72,25 @@ pub trait Senders: Send {
     /// Ends the application's data. Packets already sent are still delivered.
     fn close(&mut self, index: u32);
 
-    /// True if the application has endless data.
+    /// Returns true if the application has endless data.
     fn endless(&mut self, index: u32) -> bool;
 
     /// Returns the number of packets in flight if the application has endless data.
     fn endless_in_flight_pkts(&mut self, index: u32) -> Option<u32>;
 
-    /// Takes an ACK for the connection with this number, and ignores it if the connection has been
-    /// replaced.
-    fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut SenderStep) -> StepOutcome;
+    /// Takes an ACK with its options, and ignores it if its connection has been replaced.
+    fn on_ack(
+        &mut self,
+        index: u32,
+        ack: &PackedPacket,
+        options: Option<&AckOptions>,
+        step: &mut SenderStep,
+    ) -> StepOutcome;
+
+    /// Answers an event for the timer at `now` that is early or stale, as most are: returns the
+    /// time at which the timer needs its next event, or [`Time::NEVER`] if it needs none. Returns
+    /// `None` if the sender must handle the event in [`on_timer`](Senders::on_timer).
+    fn early_timer(&mut self, index: u32, now: Time) -> Option<Time>;
 
     /// An event for the timer has come; it may be early, or stale.
     fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome;
@@ -117,7 +127,6 @@ impl<S: TcpSender> List<S> {
             timer,
             // Endless data never reaches its limit; only a closed connection or a transfer does.
             done: connection.una == connection.limit,
-            connection: connection.number,
         }
     }
 }
@@ -158,20 +167,48 @@ impl<S: TcpSender> Senders for List<S> {
         endless.then(|| self.0[index as usize].in_flight_pkts())
     }
 
-    fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut SenderStep) -> StepOutcome {
+    fn on_ack(
+        &mut self,
+        index: u32,
+        ack: &PackedPacket,
+        options: Option<&AckOptions>,
+        step: &mut SenderStep,
+    ) -> StepOutcome {
         self.step(index, |sender| {
             let connection = sender.connection();
+            let packet = ack.unpack();
             // The ACK belongs to an earlier connection.
+            let number = options.map_or(packet.connection, |options| options.connection);
             if number != connection.number {
                 return;
             }
+            let mut ack = Ack {
+                next: packet.seq,
+                ece: packet.flags.ecn_signal(),
+                ce_pkts: options.map_or(0, |options| options.ce_pkts),
+                blocks: options.map_or(&[], AckOptions::blocks),
+            };
             if step.config.counts_marks {
-                let ack = connection.count_marks(ack);
-                sender.on_ack(&ack, step);
-            } else {
-                sender.on_ack(ack, step);
+                ack = connection.count_marks(&ack);
             }
+            sender.on_ack(&ack, step);
         })
+    }
+
+    fn early_timer(&mut self, index: u32, now: Time) -> Option<Time> {
+        let connection = self.0[index as usize].connection();
+        if connection.una == connection.limit {
+            return None;
+        }
+        // An earlier event has replaced this one.
+        if connection.timer_event != now {
+            return Some(Time::NEVER);
+        }
+        if connection.timer_due <= now {
+            return None;
+        }
+        connection.timer_event = connection.timer_due;
+        Some(connection.timer_due)
     }
 
     fn on_timer(&mut self, index: u32, step: &mut SenderStep) -> StepOutcome {

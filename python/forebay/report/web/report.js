@@ -9,8 +9,8 @@
   const column = await globalThis.forebayNumbers(document.getElementById("numbers").textContent, columns);
   const TALL = 132, TALLER = 200, ALONE = 300, GLANCE = 150, SPREAD = 96, ROOM_FOR_SPREAD = 620;
   const HINT =
-    "Drag to zoom, Shift and drag to pan, double-click for the whole. With the keyboard: arrows read " +
-    "values, Shift and arrows pan, + and − zoom, 0 shows the whole.";
+    "Drag to zoom, drag with Shift to pan, double-click to reset. On the keyboard: arrows read " +
+    "values, Shift and arrows pan, + and − zoom, 0 resets.";
 
   const element = (tag, attributes = {}, ...children) => {
     const made = document.createElement(tag);
@@ -148,15 +148,15 @@
         this.button("▶", "Later, or more", () => this.group.pan(0.5), { "aria-label": "Pan right" }),
         this.button("−", "Zoom out", () => this.group.scale(2), { "aria-label": "Zoom out" }),
         this.button("+", "Zoom in", () => this.group.scale(0.5), { "aria-label": "Zoom in" }),
-        (this.all = this.button("whole", "The whole axis", () => this.group.reset())),
+        (this.all = this.button("reset", "Show the whole axis", () => this.group.reset())),
       );
       bar.append(view);
       const keys = element("p", { class: "keys" });
       const targets = [...new Set(spec.panels.flatMap((panel) => panel.targets))];
       if (targets.length)
         keys.append(element("span", { class: "key-target" }), `set-point${targets.length === 1 ? ` ${text(targets[0])} ${spec.y.unit}` : " of the law"}`);
-      if (spec.grey?.length) keys.append(element("span", { class: "key-grey" }), "not in the metrics");
-      if (spec.cut && spec.grey?.length) keys.append(element("span", { class: "key-cut" }), "peaks there may be cut off: zoom shows them");
+      if (spec.grey?.length) keys.append(element("span", { class: "key-grey" }), "not measured");
+      if (spec.cut && spec.grey?.length) keys.append(element("span", { class: "key-cut" }), "peaks there may be cut off; zoom in to see them");
       if (spec.changes?.length) keys.append(element("span", { class: "key-change" }), spec.says.join("; "));
       if (spec.y.label) keys.prepend(element("span", { class: "upwards" }, `↑ ${spec.y.label}`));
       if (keys.childNodes.length) bar.append(keys);
@@ -317,7 +317,7 @@
           for (const [series, values] of within(panel, shown, this.measured()).slice(0, 4)) {
             const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
             const sd = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length);
-            if (values.length) say(series, `mean ${text(mean)}, SD ${text(sd)} ${unit} ${what}`);
+            if (values.length) say(series, `mean ${text(+mean.toPrecision(3))}, SD ${text(+sd.toPrecision(2))} ${unit} ${what}`);
           }
         reading.replaceChildren(...parts);
         return;

@@ -94,7 +94,8 @@ pub struct Tin<P> {
     pub packets: u32,
     /// The bytes in the tin.
     pub bytes: u64,
-    /// When the tin is within its share of the rate again, and has priority over the others.
+    /// The time from which on the tin is within its share of the rate and has priority over the
+    /// others.
     pub next_packet: Time,
     /// The bytes of the tin's turn, without a shaper.
     pub turn: i64,

@@ -221,15 +221,15 @@ impl Receiver {
         }
     }
 
-    /// True if a compressed ACK waits and this packet would push one of its blocks out
+    /// Returns true if a compressed ACK waits and this packet would push one of its blocks out
     /// (`tcp_sack_new_ofo_skb`).
     #[inline]
     pub(super) fn is_pushed_out_by(&self, seq: u32) -> bool {
         self.seen & COMPRESSED != 0 && self.opens_block(seq)
     }
 
-    /// True if a packet behind a gap joins none of the `EXPECTED_BLOCKS` most recently changed
-    /// blocks, and there are that many.
+    /// Returns true if a packet behind a gap joins none of the `EXPECTED_BLOCKS` most recently
+    /// changed blocks, and there are that many.
     fn opens_block(&self, seq: u32) -> bool {
         let touches = |&(start, end): &Block| seq + 1 >= start && seq <= end;
         seq > self.next
@@ -277,7 +277,7 @@ mod tests {
     fn with_a_gap() -> Receiver {
         let mut r = Receiver::new();
         (0..10).for_each(|seq| {
-            r.receive(Time::ZERO, &data(seq), &LINUX);
+            r.receive(Time::ZERO, data(seq).pack(), &LINUX);
         });
         r
     }
@@ -286,7 +286,7 @@ mod tests {
     fn a_receiver_of_linux_joins_what_it_says_of_packets_behind_a_gap() {
         let mut r = with_a_gap();
         let mut take = |at, seq| {
-            let (reply, _) = r.receive(at, &data(seq), &LINUX);
+            let (reply, _) = r.receive(at, data(seq).pack(), &LINUX);
             (reply, r.ack_due)
         };
         // Three duplicate ACKs leave at once, so that the sender begins its recovery.
@@ -300,25 +300,28 @@ mod tests {
         assert_eq!(r.blocks(), [(11, 16)]);
         // The packet that fills the gap is acknowledged at once, together with those whose ACK
         // waits.
-        assert_eq!(r.receive(us(700), &data(17), &LINUX).0, Reply::Later);
-        assert_eq!(r.receive(us(800), &data(10), &LINUX).0, Reply::Now);
+        assert_eq!(r.receive(us(700), data(17).pack(), &LINUX).0, Reply::Later);
+        assert_eq!(r.receive(us(800), data(10).pack(), &LINUX).0, Reply::Now);
         assert_eq!((r.ack_due, r.next()), (Time::NEVER, 16));
         // Data has become deliverable, so that three more duplicate ACKs leave at once.
-        assert_eq!(r.receive(us(900), &data(18), &LINUX).0, Reply::Now);
+        assert_eq!(r.receive(us(900), data(18).pack(), &LINUX).0, Reply::Now);
     }
 
     #[test]
     fn joined_acks_do_not_tell_of_more_blocks_than_they_have_room_for() {
         let mut r = with_a_gap();
         for seq in [11, 13, 11, 13, 14] {
-            r.receive(Time::ZERO, &data(seq), &LINUX);
+            r.receive(Time::ZERO, data(seq).pack(), &LINUX);
         }
         assert!(r.ack_due < Time::NEVER);
         // The first packet extends one of both blocks; the second begins another block.
         assert!(!r.ends_run(&data(15), &LINUX));
         assert!(r.ends_run(&data(17), &LINUX));
         r.end_compression();
-        assert_eq!(r.receive(Time::ZERO, &data(17), &LINUX).0, Reply::Later);
+        assert_eq!(
+            r.receive(Time::ZERO, data(17).pack(), &LINUX).0,
+            Reply::Later
+        );
     }
 
     #[test]
@@ -335,7 +338,7 @@ mod tests {
                 packet
                     .traffic_class
                     .set_ecn(if seq == 7 { Ecn::Ce } else { Ecn::Ect0 });
-                r.receive(Time::ZERO, &packet, &quick).0
+                r.receive(Time::ZERO, packet.pack(), &quick).0
             })
             .collect()
         };
@@ -346,17 +349,17 @@ mod tests {
         let mut answer = data(11);
         answer.traffic_class.set_ecn(Ecn::Ect0);
         answer.flags = Flags::of_tcp(true);
-        assert_eq!(r.receive(Time::ZERO, &answer, &quick).0, Now);
+        assert_eq!(r.receive(Time::ZERO, answer.pack(), &quick).0, Now);
         let mut next = data(12);
         next.traffic_class.set_ecn(Ecn::Ect0);
-        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
+        assert_eq!(r.receive(Time::ZERO, next.pack(), &quick).0, Later);
         // A packet that is not ECN-capable among others that are is a retransmission. The ACK of
         // the next packet is not delayed, either.
-        r.receive(Time::ZERO, &data(13), &quick);
+        r.receive(Time::ZERO, data(13).pack(), &quick);
         next.seq = 14;
-        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Now);
+        assert_eq!(r.receive(Time::ZERO, next.pack(), &quick).0, Now);
         next.seq = 15;
-        assert_eq!(r.receive(Time::ZERO, &next, &quick).0, Later);
+        assert_eq!(r.receive(Time::ZERO, next.pack(), &quick).0, Later);
     }
 
     #[test]
@@ -364,14 +367,14 @@ mod tests {
         use Reply::Now;
         let mut r = Receiver::new();
         let mut marked = data(0);
-        r.receive(Time::ZERO, &marked, &LINUX);
+        r.receive(Time::ZERO, marked.pack(), &LINUX);
         marked.traffic_class.set_ecn(Ecn::Ce);
         // As in a guest: two packets are in flight, all are marked, and each second one has CWR. No
         // ACK is delayed.
         for seq in 1..9 {
             marked.seq = seq;
             marked.flags = Flags::of_tcp(seq % 2 == 0);
-            assert_eq!(r.receive(Time::ZERO, &marked, &LINUX).0, Now, "{seq}");
+            assert_eq!(r.receive(Time::ZERO, marked.pack(), &LINUX).0, Now, "{seq}");
         }
     }
 
@@ -385,8 +388,8 @@ mod tests {
     /// Returns a receiver whose handshake has taken `rtt_ms` and that has no quick ACKs left.
     fn linux(rtt_ms: u64) -> Receiver {
         let mut r = Receiver::new();
-        r.receive(Time::ZERO, &data(0), &LINUX);
-        r.receive(at(rtt_ms * MS), &data(1), &LINUX);
+        r.receive(Time::ZERO, data(0).pack(), &LINUX);
+        r.receive(at(rtt_ms * MS), data(1).pack(), &LINUX);
         r
     }
 
@@ -397,12 +400,12 @@ mod tests {
         for (gap_ms, reply) in [(250, Later), (270, Now)] {
             let mut r = linux(60);
             let now = at((60 + gap_ms) * MS);
-            assert_eq!(r.receive(now, &data(2), &LINUX).0, reply, "{gap_ms}");
+            assert_eq!(r.receive(now, data(2).pack(), &LINUX).0, reply, "{gap_ms}");
         }
         // ACKs are not delayed after a packet that had arrived before, either.
         let mut r = linux(60);
         let two = AckPolicy { quick: 2, ..LINUX };
-        let replies = [1, 2, 3].map(|seq| r.receive(at(70 * MS), &data(seq), &two).0);
+        let replies = [1, 2, 3].map(|seq| r.receive(at(70 * MS), data(seq).pack(), &two).0);
         assert_eq!(replies, [Now, Now, Later]);
     }
 
@@ -422,8 +425,8 @@ mod tests {
             (data(9), 1200, 1000),
         ] {
             let mut r = Receiver::new();
-            r.receive(Time::ZERO, &data(0), &LINUX);
-            let (reply, _) = r.receive(at(rtt_ms * MS), &first, &LINUX);
+            r.receive(Time::ZERO, data(0).pack(), &LINUX);
+            let (reply, _) = r.receive(at(rtt_ms * MS), first.pack(), &LINUX);
             assert_eq!(reply == Reply::Nothing, first.flags.bare());
             assert_eq!(r.next(), 1);
             r.receive(at((rtt_ms + 240) * MS), &data(1), &LINUX);
@@ -442,7 +445,7 @@ mod tests {
             let mut wait = |gap_ms: &u64| {
                 now_ms += gap_ms;
                 let now = at(now_ms * MS);
-                assert_eq!(r.receive(now, &data(seq), &LINUX).0, Reply::Later);
+                assert_eq!(r.receive(now, data(seq).pack(), &LINUX).0, Reply::Later);
                 seq += 1;
                 (r.take_due() - now) / MS
             };
@@ -468,7 +471,7 @@ mod tests {
             let reply = |seq| {
                 let mut packet = data(seq);
                 packet.flags = Flags::of_tcp(false).with_push(seq == 4 || seq == 7);
-                r.receive(Time::ZERO, &packet, &policy).0
+                r.receive(Time::ZERO, packet.pack(), &policy).0
             };
             (0..9).map(reply).collect::<Vec<_>>()
         };

@@ -301,11 +301,9 @@ impl<C: CongestionControl> Agent<C> {
         let end = connection
             .una
             .saturating_add(self.usable_pkts(step.config))
-            .min(connection.limit);
-        for _ in 0..burst {
-            if self.connection.next >= end || self.connection.held(step) {
-                break;
-            }
+            .min(connection.limit)
+            .min(connection.next.saturating_add(burst));
+        while self.connection.next < end && !self.connection.held(step) {
             self.transmit(self.connection.next, step);
             self.connection.next += 1;
         }
@@ -334,7 +332,7 @@ impl<C: CongestionControl> Agent<C> {
         let nothing_in_flight = connection.una == connection.max_sent;
         let in_flight_pkts = connection.max_sent - connection.una;
         self.congestion.on_sent(step.now, in_flight_pkts, false);
-        step.out.push(TcpSegment {
+        let segment = TcpSegment {
             bare: false,
             push: false,
             seq,
@@ -344,7 +342,8 @@ impl<C: CongestionControl> Agent<C> {
                 0 => Ecn::NotEct,
                 _ => step.config.ect,
             },
-        });
+        };
+        step.send(connection, segment);
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
             if self.timed.is_none() {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::tcp::congestion::{window_in, CongestionEvent, Dctcp, Growth, LinuxReno, WholeWindow};
-use crate::tcp::connection::TcpSegment;
 use crate::tcp::testing::{self, at, config, MS};
+use crate::uplink::testing::TestLink;
 
 use prr::Progress;
 use scoreboard::{Delivery, SentPacket};
@@ -16,7 +16,7 @@ struct TestHost<C = LinuxReno> {
     config: Config,
     tcp: Linux<C>,
     now: Time,
-    sent: Vec<TcpSegment>,
+    link: TestLink,
 }
 
 impl<C: CongestionControl> TestHost<C> {
@@ -26,7 +26,7 @@ impl<C: CongestionControl> TestHost<C> {
             tcp: Linux::new(Connection::new(), &config),
             config,
             now: Time::ZERO,
-            sent: Vec::new(),
+            link: TestLink::new(),
         }
     }
 
@@ -59,8 +59,9 @@ impl<C: CongestionControl> TestHost<C> {
         let mut step = SenderStep {
             config: &self.config,
             now: self.now,
-            out: &mut self.sent,
+            link: self.link.uplink(),
             held: false,
+            sent_pkts: 0,
             resent_pkts: 0,
         };
         act(&mut self.tcp, &mut step);
@@ -95,7 +96,7 @@ impl<C: CongestionControl> TestHost<C> {
 
     /// Returns the numbers of the data packets sent since the last call.
     fn numbers(&mut self) -> Vec<u32> {
-        let data = self.sent.drain(..).filter(|segment| !segment.bare);
+        let data = self.link.take().into_iter().filter(|segment| !segment.bare);
         data.map(|segment| segment.seq).collect()
     }
 
@@ -115,12 +116,12 @@ fn the_handshake_ends_with_an_ack_of_its_own() {
             tcp: Linux::<C>::new(Connection::new(), &config),
             config,
             now: Time::ZERO,
-            sent: Vec::new(),
+            link: TestLink::new(),
         };
         host.open();
         host.now = at(RTT);
         host.ack(1, &[]);
-        let sent = host.sent.iter();
+        let sent = host.link.take().into_iter();
         sent.map(|it| (it.seq, it.bare, it.ecn)).collect()
     }
     // As in the trace of a guest: the ACK is behind the SYN and before the data, and ECN-capable

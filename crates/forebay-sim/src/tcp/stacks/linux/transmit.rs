@@ -72,7 +72,7 @@ impl<C: CongestionControl> Linux<C> {
         self.rack.advanced = true;
     }
 
-    /// True if the application has data for which the receiver has room.
+    /// Returns true if the application has data for which the receiver has room.
     pub(super) fn has_new_data(&self) -> bool {
         self.connection.next < self.send_limit()
     }
@@ -172,7 +172,7 @@ impl<C: CongestionControl> Linux<C> {
         u32::try_from(pkts).map_or(u32::MAX, |pkts| pkts.max(least))
     }
 
-    /// True if a segment that the window would cut short is deferred until the next ACK
+    /// Returns true if a segment that the window would cut short is deferred until the next ACK
     /// (`tcp_tso_should_defer`). That happens only outside recovery, directly after another
     /// segment, and if the ACK is near or overdue.
     #[inline(always)]
@@ -227,7 +227,7 @@ impl<C: CongestionControl> Linux<C> {
         self.last_sent_at = now;
         let seq = self.connection.next;
         let push = self.writes.ends_with(seq) || seq + 1 == self.connection.limit;
-        step.out.push(TcpSegment {
+        let segment = TcpSegment {
             push,
             bare: false,
             seq: self.connection.next,
@@ -236,7 +236,8 @@ impl<C: CongestionControl> Linux<C> {
                 true => Ecn::NotEct,
                 false => self.ect,
             },
-        });
+        };
+        step.send(&self.connection, segment);
         self.connection.next += 1;
         self.connection.max_sent = self.connection.next;
     }
@@ -245,7 +246,7 @@ impl<C: CongestionControl> Linux<C> {
     /// when the connection is established (`tcp_rcv_synsent_state_process`). Like other ACKs it is
     /// not ECN-capable, unless all packets of the congestion control are.
     pub(super) fn acknowledge_syn(&mut self, step: &mut SenderStep) {
-        step.out.push(TcpSegment {
+        let segment = TcpSegment {
             push: false,
             bare: true,
             seq: self.connection.next,
@@ -254,7 +255,8 @@ impl<C: CongestionControl> Linux<C> {
                 true => self.ect,
                 false => Ecn::NotEct,
             },
-        });
+        };
+        step.send(&self.connection, segment);
     }
 
     /// Retransmits a packet, usually without ECT (RFC 3168 section 6.1.5).
@@ -263,7 +265,7 @@ impl<C: CongestionControl> Linux<C> {
         self.record_sent(seq, now);
         self.scoreboard.mark_retransmitted(seq, now, probe);
         self.last_sent_at = now;
-        step.out.push(TcpSegment {
+        let segment = TcpSegment {
             // A retransmission fills a gap and is acknowledged at once without PSH.
             push: false,
             bare: false,
@@ -274,7 +276,8 @@ impl<C: CongestionControl> Linux<C> {
                 true => self.ect,
                 false => Ecn::NotEct,
             },
-        });
+        };
+        step.send(&self.connection, segment);
         step.resent_pkts += 1;
         self.pace(1, seq, step);
     }

@@ -228,6 +228,7 @@ mod tests {
     use crate::tcp::connection::Config;
     use crate::tcp::senders::TcpSender;
     use crate::tcp::testing::{self, ack};
+    use crate::uplink::testing::TestLink;
     use forebay_aqm::Ecn;
     use forebay_units::Time;
 
@@ -265,17 +266,19 @@ mod tests {
             let mut sender = Ns2::<Sack, Reno>::new(&config, 0.0);
             sender.loss = recovering(pipe);
             sender.reset(&config, 0.0);
-            let mut out = Vec::new();
+            let mut link = TestLink::new();
             let mut step = SenderStep {
                 config: &config,
                 now: Time::ZERO,
-                out: &mut out,
+                link: link.uplink(),
                 held: false,
+                sent_pkts: 0,
                 resent_pkts: 0,
             };
             sender.connection().limit = u32::MAX;
             sender.send(&mut step);
-            out.iter().map(|segment| segment.seq).collect::<Vec<_>>()
+            let segments = link.take().into_iter();
+            segments.map(|segment| segment.seq).collect::<Vec<_>>()
         };
         assert_eq!(first_packets(false, 5), [0]);
         // The window is one packet, and five are thought to be in flight.

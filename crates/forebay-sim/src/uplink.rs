@@ -1,0 +1,137 @@
+//! The access link of a source, onto which a sender puts its segments.
+
+use forebay_aqm::TrafficClass;
+use forebay_units::Time;
+
+use crate::events::EventQueue;
+use crate::ids::{FlowId, StationId};
+use crate::network::Pair;
+use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES};
+use crate::tcp::TcpSegment;
+
+/// The access link of a flow's source.
+pub struct Uplink<'a> {
+    /// The flow.
+    pub flow: FlowId,
+    /// A data packet of the traffic, with number 0.
+    pub usual: &'a PackedPacket,
+    /// The hosts of the flow.
+    pub pair: &'a mut Pair,
+    /// The packets on their way to a station.
+    pub arrivals: &'a mut EventQueue<PackedPacket, StationId>,
+}
+
+impl Uplink<'_> {
+    /// Sends a segment of the connection with this number, and schedules its arrival at the first
+    /// station.
+    #[inline(always)]
+    pub fn send(&mut self, now: Time, connection: u16, segment: TcpSegment) {
+        let usual = self.usual.unpack();
+        // The SYN and the ACK that ends the handshake consist of a header only.
+        let syn = segment.seq == 0;
+        let bytes = match syn || segment.bare {
+            true => HEADER_BYTES,
+            false => usual.bytes,
+        };
+        let packet = Packet {
+            flow: self.flow,
+            seq: segment.seq,
+            bytes,
+            connection,
+            traffic_class: TrafficClass::new(usual.traffic_class.dscp(), segment.ecn),
+            flags: Flags::of_tcp(segment.cwr)
+                .with_push(segment.push)
+                .with_bare(segment.bare),
+            ..usual
+        };
+        // A packet whose access link becomes free at this very time counts as one that waited, as
+        // in ns-2. It goes to the late line; on the prompt line it would delay other packets.
+        let line = match self.pair.data_up >= now || syn {
+            true => self.pair.class,
+            false => self.pair.prompt_line,
+        };
+        let at = (self.pair.wire).pass(&mut self.pair.data_up, now, bytes);
+        (self.arrivals).push_on(usize::from(line), at, packet.pack(), self.pair.data_enters);
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    use forebay_aqm::Ecn;
+    use forebay_units::{Rate, Span};
+
+    use super::*;
+    use crate::events::LineCounts;
+    use crate::line::Wire;
+
+    /// An access link that keeps the segments of a sender under test.
+    pub struct TestLink {
+        usual: PackedPacket,
+        pair: Pair,
+        arrivals: EventQueue<PackedPacket, StationId>,
+    }
+
+    impl TestLink {
+        /// Creates an idle link.
+        pub fn new() -> TestLink {
+            let usual = Packet {
+                flow: FlowId::default(),
+                seq: 0,
+                host: 0,
+                bytes: 1500,
+                connection: 0,
+                traffic_class: TrafficClass::new(0, Ecn::NotEct),
+                flags: Flags::default(),
+                traffic: 0,
+            };
+            TestLink {
+                usual: usual.pack(),
+                pair: Pair {
+                    wire: Wire::new(Rate::from_bps(1_000_000_000), Span::ZERO),
+                    data_up: Time::ZERO,
+                    data_down: Time::ZERO,
+                    ack_up: Time::ZERO,
+                    ack_down: Time::ZERO,
+                    class: 0,
+                    prompt_line: 0,
+                    path: 0,
+                    data_enters: StationId::default(),
+                    ack_enters: StationId::default(),
+                },
+                arrivals: EventQueue::new(
+                    Span::from_micros(10),
+                    Span::from_secs(1),
+                    LineCounts::default(),
+                    false,
+                ),
+            }
+        }
+
+        /// Returns the link for one step of the sender.
+        pub fn uplink(&mut self) -> Uplink<'_> {
+            Uplink {
+                flow: FlowId::default(),
+                usual: &self.usual,
+                pair: &mut self.pair,
+                arrivals: &mut self.arrivals,
+            }
+        }
+
+        /// Returns the segments that were sent since the last call.
+        pub fn take(&mut self) -> Vec<TcpSegment> {
+            let mut segments = Vec::new();
+            self.arrivals.take_before(Time::NEVER, |_, packet, _| {
+                let packet = packet.unpack();
+                segments.push(TcpSegment {
+                    push: packet.flags.push(),
+                    bare: packet.flags.bare(),
+                    seq: packet.seq,
+                    cwr: packet.flags.ecn_signal(),
+                    ecn: packet.traffic_class.ecn(),
+                });
+                Time::NEVER
+            });
+            segments
+        }
+    }
+}
