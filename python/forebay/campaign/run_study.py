@@ -173,7 +173,8 @@ def study(
 ) -> Study:
     """Return the runs of a study; those that the store does not have are made.
 
-    What has finished is in the store, also after an error or Ctrl-C, and the same call resumes the study.
+    Finished runs are in the store, also after an error or Ctrl-C, and the same call resumes the
+    study.
 
     Parameters
     ----------

@@ -535,7 +535,7 @@ def _explained(table: pl.DataFrame, axes: list[str]) -> float:
 
 
 def _rbd_fast(table: pl.DataFrame, axes: list[str]) -> list[float]:
-    """Return the first-order Sobol index of each axis of a sampled sweep, by the method RBD-FAST."""
+    """Return the first-order Sobol index of each axis of a sampled sweep, by RBD-FAST."""
     from SALib.analyze import rbd_fast  # type: ignore[import-untyped]
 
     # The method only sorts by the values, so ranks are enough, and texts have them, too.

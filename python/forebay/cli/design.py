@@ -223,7 +223,7 @@ def stability_map(
 ) -> None:
     """Map where a law is stable, over flows and RTT or rate.
 
-    Packet simulations of some cells check the theory.
+    Packet simulations of some cells check the theory. The picture and the cells are files.
 
     Parameters
     ----------
@@ -305,9 +305,10 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
     windows = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
     stable, unstable, *missing = (100 * number / cells for number in counts.values())
     no_equilibrium = f"; {_percent(sum(missing))} has no equilibrium" if missing else ""
-    print(
+    print_item(
+        options.console(80),
         f"{title_of(law)}{windows} is stable in {_percent(stable)} of the map and unstable in "
-        f"{_percent(unstable)}{no_equilibrium}."
+        f"{_percent(unstable)}{no_equilibrium}.",
     )
     print()
     for reason, number in counts.items():

@@ -211,7 +211,8 @@ class Design:
         link = self.link
         addition = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
         addition += f" of {link.senders}" if link.groups else ""
-        return f"{registries.title_of(self.law)} for {words.quantity(link.rate)}, {link.flows:g} flows{addition}"
+        law, rate = registries.title_of(self.law), words.quantity(link.rate)
+        return f"{law} for {rate}, {link.flows:g} flows{addition}"
 
     @cached_property
     def sawtooth(self) -> Loop | None:

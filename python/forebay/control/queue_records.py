@@ -557,8 +557,8 @@ def counter_parts(
 ) -> CounterParts:
     """Return the parts of a record whose clock and counters grow.
 
-    The counters of a queue that is replaced restart, a counter of 32 bits passes its end, a clock is
-    set by NTP, and a recorder pauses. An interval that contains such an event is left out; those on
+    The counters of a queue restart if it is replaced, a counter of 32 bits wraps, NTP sets a clock,
+    and a recorder pauses. An interval that contains such an event is left out; those on
     both sides are used.
 
     Parameters

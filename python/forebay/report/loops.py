@@ -340,7 +340,9 @@ def bode_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     figure, top, bottom = bode_panels(titled(title, "loop gain"))
     for axes, bands, line in zip((top, bottom), (sizes, angles), lines, strict=True):
         low, high = np.min(bands, 0), np.max(bands, 0)
-        axes.fill_between(omega, low, high, label=f"whole range ({len(loops)} operating points)", **BAND)
+        axes.fill_between(
+            omega, low, high, label=f"whole range ({len(loops)} operating points)", **BAND
+        )
         axes.plot(omega, line, color=LINE, label="middle of the range")
     top.set_xlim(omega[0], omega[-1])
     top.set_ylim(bottom=max(LEAST_DB, float(np.min(sizes)) - 5))
@@ -430,7 +432,9 @@ def step_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     axes.fill_between(time_s, np.min(responses, 0), np.max(responses, 0), label=label, **BAND)
     axes.plot(time_s, line, color=LINE, label="middle of the range")
     axes.axhline(1, label="set-point", **EDGE)
-    axes.set(xlabel="Time since the new flows started [s]", ylabel="Queue, relative to the set-point")
+    axes.set(
+        xlabel="Time since the new flows started [s]", ylabel="Queue, relative to the set-point"
+    )
     axes.set_xlim(0, duration_s)
     if settling:
         text = f"settles (2 %) in {_duration(min(settling))} to {_duration(max(settling))}"

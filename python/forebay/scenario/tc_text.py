@@ -498,9 +498,7 @@ def number(about: str, text: str) -> float:
 
 
 def whole(about: str, text: str) -> int:
-    """Parse a whole number of tc(8): decimal, hexadecimal, or packets as `tc qdisc show` prints them.
-
-    Packets end in "p", such as "1000p".
+    """Parse a whole number of tc(8), which may be hexadecimal or end in "p", such as "1000p".
 
     Parameters
     ----------

@@ -193,7 +193,7 @@ def test_the_explanation_of_one_flow_has_plain_numbers(cli: Cli, tmp_path: Path)
     )
     said = " ".join(done.stdout.split())
     assert "1 flow with 0.1 ms of propagation has 833,333 packets per second" in said
-    assert "of delay on top" in said
+    assert "of additional delay" in said
     assert "bear 0 ms" not in said
 
 

@@ -87,7 +87,7 @@ def test_laws_differ_without_colours(scenario: Path, paper: None) -> None:
     result = forebay.run(scenario, seeds=1)
     lines = result.plot("delay").axes[0].lines
     dashes = [line.get_linestyle() for line in lines]
-    assert [line.get_label() for line in lines] == ["pi", "droptail"]
+    assert [line.get_label() for line in lines] == ["PI", "DropTail"]
     assert len(set(dashes)) == 2
     assert len({str(style.dash(i)) for i in range(7)}) == 7
     assert checked(result.plot("delay").pdf()) == pytest.approx((3.5, 3.4 * 0.7))

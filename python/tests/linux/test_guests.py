@@ -120,7 +120,8 @@ def test_on_another_system_a_line_says_so(
         ),
         (
             scenario(FTP.format(flows=1) + 'access = "1Mbit/s"\n'),
-            r"traffic.0.access: .1Mbit.s. is not valid; expected at least the rate of the bottleneck",
+            r"traffic.0.access: .1Mbit.s. is not valid; "
+            "expected at least the rate of the bottleneck",
         ),
         (
             scenario(FTP.format(flows=1) + 'ecn = "l4s"\n'),

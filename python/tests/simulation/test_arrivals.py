@@ -45,8 +45,8 @@ def test_a_list_makes_the_queue_that_it_must(tmp_path: Path) -> None:
     assert run.metrics["forwarded_packets"] == 200
     described = describe(result).traffic[0].replace("\N{NO-BREAK SPACE}", " ")
     assert described == (
-        "200 packets of 2 flows from two.csv, as they came: packets of at most 1500 bytes, "
-        "in 1.98 s, starting at 1 ms."
+        "200 packets of 2 flows from two.csv, at their recorded times: packets of at most "
+        "1500 bytes, in 1.98 s, starting at 1 ms."
     )
 
 

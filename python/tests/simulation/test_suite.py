@@ -229,7 +229,7 @@ def test_advice_says_when_a_difference_may_be_chance() -> None:
     assert waits.best.law in ("a", "b")
     assert waits.best.ties == [{"a": "b", "b": "a"}[waits.best.law]]
     assert waits.best.behind == "c"
-    assert "may be chance; then c with 4" in waits.text
+    assert "may be chance; next is c (4" in waits.text
     share = next(one for one in advice.advice(suite) if one.metric == "jain")
     assert share.best.law == "c"
     assert advice.advice(suite)[0].single is None or waits.best.law == "a"
