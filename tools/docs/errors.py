@@ -28,6 +28,14 @@ except forebay.ScenarioError as error:
     print(error, "|", error.key)
 ```
 
+A message about a key or an argument is one line with the place, the key, the fault and what is expected:
+
+```text
+link.toml:4: bottleneck.rate: "40furlongs" is not valid; expected a rate with its unit, such as "45Mbit/s" (bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s)
+link.toml: duration: missing; expected a time with its unit, such as "15ms" (ns, us, ms, s, min, h)
+link.toml:5: bottleneck.bufer: unknown key; expected one of rate, burst, rate_back, rate_trace, delay, buffer, ecn, name, from, to (did you mean "buffer"?)
+```
+
 The tree, with the exceptions of Python that they also are:
 
 """

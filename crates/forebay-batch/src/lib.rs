@@ -99,13 +99,13 @@ thread_local! {
 }
 
 impl Control {
-    /// Returns the control of the run that this thread makes; `None` if it makes none. A law may keep
-    /// it.
+    /// Returns the control of the run that this thread makes; `None` if it makes none. A law may
+    /// keep it.
     pub fn current() -> Option<Arc<Control>> {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// True if the run has been cancelled.
+    /// Returns true if the run has been cancelled.
     pub fn cancelled(&self) -> bool {
         self.watch.cancel.load(Relaxed)
     }
@@ -268,7 +268,7 @@ impl Batch {
         std::mem::take(&mut lock(&self.shared.finished))
     }
 
-    /// True if every run has finished or was cancelled.
+    /// Returns true if every run has finished or was cancelled.
     pub fn done(&self) -> bool {
         self.shared.left.load(Acquire) == 0
     }
@@ -396,7 +396,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// Locks a mutex, also if another thread has panicked while it held the lock: the values stay valid.
+/// Locks a mutex, also if another thread has panicked while it held the lock: the values stay
+/// valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -127,8 +127,8 @@ impl History {
         segment.rate_at(time_s)
     }
 
-    /// The line that has the mean and the first moment of the probability between two times, so
-    /// that jumps between them are smoothed over but act as much and as late as they do.
+    /// Returns the line that has the mean and the first moment of the probability between two
+    /// times, so that jumps between them are smoothed over but act as much and as late as they do.
     /// Where time goes backwards, the line between both values.
     pub fn line(&mut self, from_s: f64, to_s: f64) -> Line {
         let Some(start) = self.segments.first() else {

@@ -139,14 +139,14 @@ impl<'a> Engine<'a> {
         self.keep_rounds();
     }
 
-    /// R and dR/dt, for a look ahead.
+    /// Stores R and dR/dt, from which later values are predicted.
     fn keep_rounds(&mut self) {
         for (source, class_state) in (self.system.sources.iter_mut()).zip(&self.slopes[4].classes) {
             source.round = (class_state.rtt_s, class_state.rtt_slope);
         }
     }
 
-    /// Shortest time from a packet to its signal, now and without a queue.
+    /// Returns the shortest time from a packet to its signal, now and without a queue.
     fn feedback_s(&self) -> (f64, f64) {
         let running = self.system.sources.iter().filter(|it| it.flows > 0.0);
         running.fold((f64::INFINITY, f64::INFINITY), |(now, empty), source| {
@@ -157,7 +157,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// One step, not past `until`; returns its end.
+    /// Takes a step that does not pass `until`, and returns its end.
     fn step(&mut self, now: Time, until: Time) -> Time {
         let (feedback_s, shortest_s) = self.feedback_s();
         let left_s = until.since(now).as_secs_f64();
@@ -389,7 +389,7 @@ impl<'a> Engine<'a> {
         until
     }
 
-    /// Every tick that is due.
+    /// Processes every tick that is due.
     fn tick(&mut self, now: Time) {
         for (v, queue) in self.system.queues.iter_mut().enumerate() {
             if queue.port.next_tick().is_some_and(|due| due <= now) {

@@ -20,8 +20,8 @@ pub struct Model {
     pub changes: Vec<Change>,
     /// The simulated time.
     pub duration: Span,
-    /// The length of integration steps. A step also ends at a tick of a law's clock, at a change, and
-    /// when a change reaches a sender.
+    /// The length of integration steps. A step also ends at a tick of a law's clock, at a change,
+    /// and when a change reaches a sender.
     pub step: Step,
     /// The time between two rows of the trace.
     pub sample: Span,
@@ -57,8 +57,8 @@ pub struct Class {
     pub initial_window_pkts: f64,
     /// The largest window, in packets.
     pub window_pkts: f64,
-    /// The growth of the window in congestion avoidance: 1, or 1/2 with delayed ACKs (RFC 5681 section
-    /// 3.1).
+    /// The growth of the window in congestion avoidance: 1, or 1/2 with delayed ACKs (RFC 5681
+    /// section 3.1).
     pub growth_pkts_per_rtt: f64,
     /// True if a signal marks packets of this class instead of dropping them.
     pub marks: bool,
@@ -289,7 +289,7 @@ impl Model {
         Ok(())
     }
 
-    /// The bottlenecks from first to last on every route; those in a circle are left out.
+    /// Returns the bottlenecks from first to last on every route; those in a circle are left out.
     pub(crate) fn order(&self) -> Vec<usize> {
         let hops = |class: &Class| -> Vec<(usize, usize)> {
             class.route.windows(2).map(|hop| (hop[0], hop[1])).collect()
@@ -307,7 +307,7 @@ impl Model {
         order
     }
 
-    /// Longest round trip that a class can have during the run, all queues full.
+    /// Returns the longest round trip that a class can have during the run, all queues full.
     pub(crate) fn longest_rtt_s(&self, class: usize) -> f64 {
         let mut rtt_s = self.classes[class].rtt.as_secs_f64();
         let mut links: Vec<(f64, f64)> = self

@@ -110,7 +110,7 @@ fn check_links(scenario: &Scenario, links: &[Link], law: &LawChoice) -> Result<(
     Ok(())
 }
 
-/// TCP of a traffic, and its sender. Refuses traffic that the model cannot express.
+/// Returns the TCP of a traffic, and its sender. Refuses traffic that the model cannot express.
 fn sender_of(
     scenario: &Scenario,
     index: usize,
@@ -196,8 +196,8 @@ fn link_change(
     }
 }
 
-/// RTTs with these delays of the links: the access links stay as they are, so that RTTs move by
-/// twice the difference.
+/// Returns the RTTs with these delays of the links: the access links stay as they are, so that RTTs
+/// move by twice the difference.
 fn rtt_changes<'a>(
     at: Time,
     classes: &'a [Class],
@@ -244,7 +244,7 @@ pub(crate) struct Group {
     pub flows: Vec<u32>,
 }
 
-/// The classes of a traffic, in their order.
+/// Returns the classes of a traffic, in their order.
 pub(crate) fn groups(scenario: &Scenario, index: usize) -> Vec<Group> {
     let traffic = &scenario.traffic[index];
     let turns = traffic.pairs.unwrap_or(u32::MAX);
@@ -263,7 +263,8 @@ pub(crate) fn groups(scenario: &Scenario, index: usize) -> Vec<Group> {
     groups
 }
 
-/// Ranges of flows that come and go together: after a change, the flows with the lowest numbers run.
+/// Ranges of flows that come and go together: after a change, the flows with the lowest numbers
+/// run.
 fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u32)> {
     let changed = scenario
         .changes
@@ -278,7 +279,7 @@ fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u3
     ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Growth per acknowledged window. Linux's senders count packets, the others ACKs.
+/// Returns the growth per acknowledged window. Linux's senders count packets, the others ACKs.
 fn growth_pkts_per_rtt(tcp: &Tcp) -> f64 {
     if tcp.delayed_ack && !tcp.sender.counts_packets {
         0.5
@@ -292,7 +293,7 @@ fn middle(instant: Instant) -> Time {
     Time::from_nanos(first.as_nanos() / 2 + last.as_nanos() / 2)
 }
 
-/// A packet crosses the links of its path and the access link at either end.
+/// Returns the transmission time of a packet over the links of its path and both access links.
 fn transmission(links: &[Link], traffic: &Traffic) -> Span {
     let rates = traffic.path.iter().map(|link| links[*link].rate);
     let one = |rate: Rate| 1.0 / rate.packets_per_sec(traffic.packet);

@@ -37,7 +37,7 @@ impl Windows {
         }
     }
 
-    /// A sender keeps a packet in flight.
+    /// Returns the smallest window: a sender keeps a packet in flight.
     pub(crate) fn least(self) -> f64 {
         match self {
             Windows::Smooth => 0.0,
@@ -189,7 +189,7 @@ impl Equations {
         }
     }
 
-    /// The states of a flow that starts with this window.
+    /// Returns the states of a flow that starts with this window.
     pub fn start(&self, window: f64) -> Vec<f64> {
         match self {
             Equations::Reno | Equations::RenoSawtooth => Vec::new(),
@@ -200,7 +200,7 @@ impl Equations {
         }
     }
 
-    /// Greatest value of a state.
+    /// Returns the greatest value of a state.
     pub fn most(&self) -> f64 {
         match self {
             Equations::Dctcp
@@ -211,7 +211,7 @@ impl Equations {
         }
     }
 
-    /// The window, where it follows from the other states.
+    /// Returns the window, where it follows from the other states.
     pub fn window(&self, states: &[f64]) -> Option<f64> {
         match self {
             Equations::Cubic => Some(cubic::window(states)),
@@ -235,9 +235,9 @@ impl Equations {
     }
 }
 
-/// Time from a packet to what its signal does to the packets in flight, in round trips. (Growth is
-/// not late; but growth and reductions balance, so that only the lag of the probability between
-/// them shows.)
+/// Returns the time from a packet to what its signal does to the packets in flight, in round trips.
+/// (Growth is not late; but growth and reductions balance, so that only the lag of the probability
+/// between them shows.)
 pub(crate) fn feedback_rtts(sender: Sender, windows: Windows) -> f64 {
     match (windows, sender.reduction, sender.control) {
         (Windows::Smooth, ..) => 1.0,

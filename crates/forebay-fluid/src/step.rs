@@ -78,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// The next step, with round trips of at least `rtt_s` now.
+    /// Returns the next step, with round trips of at least `rtt_s` now.
     pub fn step_s(&mut self, rtt_s: f64) -> f64 {
         match self.step {
             Step::Longest(span) => span.as_secs_f64(),

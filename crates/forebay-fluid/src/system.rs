@@ -51,7 +51,7 @@ pub struct Turnover {
 }
 
 impl Turnover {
-    /// Packets that N·n counts before they are on the way: D.
+    /// Returns the packets that N·n counts before they are on the way: D.
     pub fn pkts_early(&self, now_s: f64) -> f64 {
         self.pkts_per_s * (self.until.as_secs_f64() - now_s).max(0.0)
     }
@@ -107,8 +107,8 @@ impl Source {
         }
     }
 
-    /// Sets the signal probabilities that the sender sees during a step, with R extrapolated along its
-    /// slope, and returns the time of the last of them.
+    /// Sets the signal probabilities that the sender sees during a step, with R extrapolated along
+    /// its slope, and returns the time of the last of them.
     pub fn observe(&mut self, start_s: f64, end_s: f64) -> f64 {
         let (low, high) = self.between_s;
         let (rtt_s, rtt_slope) = self.round;
@@ -309,7 +309,7 @@ impl System {
         floors
     }
 
-    /// Round trip of a class.
+    /// Returns the round trip of a class.
     pub fn rtt_s(&self, class: usize, state: &[f64]) -> f64 {
         let source = &self.sources[class];
         let queues_pkts = &state[self.sources.len()..];
@@ -437,9 +437,9 @@ impl System {
         }
     }
 
-    /// Returns the fraction of the step after which a queue leaves the piece of its right-hand side,
-    /// by linear interpolation from `before` to `queues_pkts`, the end of the step; `None` if no queue
-    /// leaves its piece by more than rounding.
+    /// Returns the fraction of the step after which a queue leaves the piece of its right-hand
+    /// side, by linear interpolation from `before` to `queues_pkts`, the end of the step; `None` if
+    /// no queue leaves its piece by more than rounding.
     pub fn left(&self, before: &[f64], queues_pkts: &[f64], slopes: &[Slopes; 5]) -> Option<f64> {
         let mut earliest: Option<f64> = None;
         for (v, queue) in self.queues.iter().enumerate() {
@@ -470,7 +470,7 @@ impl System {
 /// Growth, as a part of the capacity, that counts as none.
 const NEAR_GROWTH: f64 = 1e-6;
 
-/// A queue this near to a bound is there.
+/// Returns the distance below which a queue counts as at its bound.
 fn near_pkts(queue: &Queue) -> f64 {
     1e-6 + 1e-7 * queue.buffer_pkts
 }

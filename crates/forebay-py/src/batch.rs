@@ -51,14 +51,14 @@ impl PyBatch {
         PyDict::new(py).unbind()
     }
 
-    /// The text that a progress bar adds: nothing.
+    /// Returns the text that a progress bar adds: nothing.
     #[getter]
     fn more(&self) -> &'static str {
         ""
     }
 
-    /// Ends the runs under way soon, starts no other, and interrupts laws in Python. A law that catches
-    /// the interruption needs further calls.
+    /// Ends the runs under way soon, starts no other, and interrupts laws in Python. A law that
+    /// catches the interruption needs further calls.
     fn cancel(&self) {
         self.batch.cancel();
     }
@@ -69,7 +69,8 @@ impl PyBatch {
         self.batch.fail_longer_than(most);
     }
 
-    /// Returns the runs that have ended since the last call: those that finished and those that failed.
+    /// Returns the runs that have ended since the last call: those that finished and those that
+    /// failed.
     fn take(&self, py: Python) -> PyResult<(Vec<Py<Run>>, Vec<Fault>)> {
         let (mut runs, mut faults) = (Vec::new(), Vec::new());
         for finished in self.batch.take() {
@@ -114,8 +115,8 @@ record! {
         classes: Vec<Py<ClassObserved>>,
         /// The traffic that crosses the link; empty if only one does.
         traffic: Vec<Py<TrafficObserved>>,
-        /// Completed transfers, in order of time within each traffic: index into the point's traffic,
-        /// packets, and time from the SYN to the last ACK.
+        /// Completed transfers, in order of time within each traffic: index into the point's
+        /// traffic, packets, and time from the SYN to the last ACK.
         transfer_traffic: Option<Py<PyArray1<u32>>>,
         transfer_packets: Option<Py<PyArray1<u32>>>,
         transfer_s: Option<Py<PyArray1<f64>>>,
@@ -154,8 +155,8 @@ record! {
         flows: u32,
         /// Row i covers the time from i to i + 1 times this.
         interval_s: f64,
-        /// The quantiles over the flows that the columns are, from 0 to 1; empty if there is a column
-        /// for each flow.
+        /// The quantiles over the flows that the columns are, from 0 to 1; empty if there is a
+        /// column for each flow.
         quantiles: Vec<f64>,
         /// Goodput in bit/s: a column for each quantile, or for each flow.
         columns: Vec<Py<PyArray1<f32>>>,
@@ -177,8 +178,8 @@ pub struct Run {
 
 #[pymethods]
 impl Run {
-    /// Returns a run with the observations at its links, such as a run from the store. The link under
-    /// test is first.
+    /// Returns a run with the observations at its links, such as a run from the store. The link
+    /// under test is first.
     #[new]
     fn new(
         py: Python,

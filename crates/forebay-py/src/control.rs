@@ -133,7 +133,7 @@ impl LawModel {
         self.site.buffer_pkts
     }
 
-    /// The goals of the design rule: [(name, default, doc)].
+    /// Returns the goals of the design rule: [(name, default, doc)].
     #[getter]
     fn goals(&self) -> Vec<(&'static str, String, &'static str)> {
         let goals = self.spec.goals.iter();
@@ -142,7 +142,8 @@ impl LawModel {
             .collect()
     }
 
-    /// The goal or parameter that makes a designed loop slower where it is smaller, or None.
+    /// Returns the goal or parameter that makes a designed loop slower where it is smaller, or
+    /// None.
     #[getter]
     fn slowed_by(&self) -> Option<&'static str> {
         self.spec.slowed_by
@@ -154,8 +155,8 @@ impl LawModel {
         self.law.theory()?.coupling()
     }
 
-    /// The gains with which the law controls the arrival rate: (utilisation, k_p, k_i, k_d), or
-    /// None for a law that acts on the queue.
+    /// Returns the gains with which the law controls the arrival rate: (utilisation, k_p, k_i,
+    /// k_d), or None for a law that acts on the queue.
     #[getter]
     fn rate_control(&self) -> Option<(f64, f64, f64, f64)> {
         let control = self.law.theory()?.rate_control()?;
@@ -198,7 +199,7 @@ impl LawModel {
         })
     }
 
-    /// The law's model where this point's probability is needed, or None.
+    /// Returns the law's model where this point's probability is needed, or None.
     fn linear<'py>(
         &self,
         py: Python<'py>,
@@ -209,9 +210,10 @@ impl LawModel {
         found.map(|model| filter(py, &model)).transpose()
     }
 
-    /// The law's design rule for a point at the wanted queue, packets as a number or a text such
-    /// as "15ms", where the link's flows need this probability (the point's own if None):
-    /// {gains, params, settings, notes}, or None where it has none. marked: the flows live on marks.
+    /// Returns the law's design rule for a point at the wanted queue, packets as a number or a text
+    /// such as "15ms", where the link's flows need this probability (the point's own if None):
+    /// {gains, params, settings, notes}, or None where it has none. marked: the flows live on
+    /// marks.
     #[pyo3(signature = (point, target, goals, probability = None, *, marked = false))]
     fn design<'py>(
         &self,
@@ -238,8 +240,8 @@ impl LawModel {
         design.map(|design| designed(py, &design)).transpose()
     }
 
-    /// The parameters that the authors of a law without a design rule advise for this link: [(name,
-    /// value)].
+    /// Returns the parameters that the authors of a law without a design rule advise for this link:
+    /// [(name, value)].
     fn fitted(&self, rtt_s: f64) -> Vec<(&'static str, String)> {
         let rtt = Span::from_secs_f64(rtt_s);
         let fitted = self.law.fitted(rtt, &self.site);
@@ -263,7 +265,7 @@ pub fn outcome(found: &Equilibrium) -> &'static str {
     }
 }
 
-/// Queue in packets and probability, where there are such.
+/// Returns the queue in packets and the probability of an equilibrium, if it has them.
 pub fn place(found: &Equilibrium) -> (Option<f64>, Option<f64>) {
     match *found {
         Equilibrium::Linear {
@@ -301,7 +303,7 @@ impl LawModel {
     }
 }
 
-/// A number of packets, or a text with its unit.
+/// Returns a number of packets, or a text with its unit.
 pub fn set_point(value: &Bound<PyAny>) -> Option<SetPoint> {
     if let Ok(text) = value.cast::<PyString>() {
         return SetPoint::parse(text.to_str().ok()?).ok();
@@ -313,7 +315,7 @@ pub fn set_point(value: &Bound<PyAny>) -> Option<SetPoint> {
     packets.is_finite().then_some(SetPoint::Packets(packets))
 }
 
-/// The law of this name.
+/// Returns the law of this name.
 pub fn known(kind: &str) -> PyResult<&'static LawSpec> {
     law_named(kind).map_err(|expected| fault(ParamError::new("law", format!("{kind:?}"), expected)))
 }
@@ -368,8 +370,8 @@ fn designed<'py>(py: Python<'py>, design: &Design) -> PyResult<Bound<'py, PyDict
     Ok(entry)
 }
 
-/// A quantity in base units: "time" in seconds, "rate" in bit/s, "size" in bytes, "queue" in
-/// packets. Raises `ScenarioError` with what is expected.
+/// Returns a quantity in base units: "time" in seconds, "rate" in bit/s, "size" in bytes, "queue"
+/// in packets. Raises `ScenarioError` with what is expected.
 #[pyfunction]
 pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
     let read = match kind {
@@ -381,8 +383,8 @@ pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
     read.map_err(|expected| fault(ParamError::new(key, format!("{text:?}"), expected)))
 }
 
-/// A number or a quantity such as "15Mbit/s" in its base unit ("s", "bit/s", "B", "p", "%", or empty
-/// for a plain number), and that unit; None for another text.
+/// A number or a quantity such as "15Mbit/s" in its base unit ("s", "bit/s", "B", "p", "%", or
+/// empty for a plain number), and that unit; None for another text.
 #[pyfunction]
 pub fn number_and_unit(text: &str) -> Option<(f64, &'static str)> {
     let (number, name) = forebay_units::number_and_unit(text)?;
@@ -393,8 +395,8 @@ pub fn number_and_unit(text: &str) -> Option<(f64, &'static str)> {
     }
 }
 
-/// The queue in packets that a set-point such as "50p" or "15ms" means at this link.
-/// Raises `ScenarioError` with what is expected.
+/// Returns the queue in packets that a set-point such as "50p" or "15ms" means at this link. Raises
+/// `ScenarioError` with what is expected.
 #[pyfunction]
 pub fn set_point_pkts(key: &str, text: &str, rate_bps: u64, packet_bytes: u64) -> PyResult<f64> {
     let read = SetPoint::parse(text)
@@ -408,7 +410,8 @@ pub fn critical_load_time_s(beta: f64, rtt_s: f64) -> f64 {
     self_tuning::critical_load_time_s(beta, rtt_s)
 }
 
-/// An averaging law designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q, q_d}.
+/// Returns an averaging law designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q,
+/// q_d}.
 #[pyfunction]
 pub fn averaging_design<'py>(
     py: Python<'py>,

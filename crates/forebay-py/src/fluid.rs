@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use crate::record::record;
 use crate::ScenarioError;
 
-/// A quantity as a scenario writes it.
+/// Returns a quantity as a scenario writes it.
 pub fn quantity<T>(
     key: &str,
     text: &str,
@@ -192,7 +192,13 @@ pub fn windows(sawtooth: bool) -> Windows {
 /// Converts an error in a model's parameter to a `ScenarioError` that names the file.
 pub fn refused(file: &str, error: &ParamError) -> PyErr {
     let (text, line) = (format!("{file}: {error}"), None::<usize>);
-    ScenarioError::new_err((text, file.to_owned(), line, error.key.clone(), error.expected.clone()))
+    ScenarioError::new_err((
+        text,
+        file.to_owned(),
+        line,
+        error.key.clone(),
+        error.expected.clone(),
+    ))
 }
 
 record! {
@@ -249,7 +255,7 @@ pub fn fluid_run(py: Python, model: PyModel) -> PyResult<FluidTrace> {
     FluidTrace::of(py, laws.join(", "), &model, trace)
 }
 
-/// Greatest differences between a run and one with half its step.
+/// Returns the greatest differences between a run and one with half its step.
 #[pyfunction]
 pub fn fluid_halving(py: Python, model: PyModel) -> PyResult<Py<PyDict>> {
     let refuse = |error: ParamError| refused("fluid model", &error);

@@ -70,8 +70,8 @@ fn guest_orders(
     Ok((json, orders.qdisc.is_some(), files.collect()))
 }
 
-/// The run that a guest has left in `folder`, and its outcome as JSON: what programs said, and the
-/// kernel's own counts. Raises RuntimeError where it left none, with the reason.
+/// Returns the run that a guest has left in `folder`, and its outcome as JSON: what programs said,
+/// and the kernel's own counts. Raises RuntimeError where it left none, with the reason.
 #[pyfunction]
 #[pyo3(signature = (plan, point, law, seed, folder, user_cpu_s, *, kernels, samples=true))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]

@@ -235,7 +235,7 @@ fn interval(value: &Bound<PyAny>) -> Result<Span, ParamError> {
         })
 }
 
-/// A number in [0, 1]; a flag is none.
+/// Returns a number in [0, 1]; a flag is none.
 fn probability(value: &Bound<PyAny>) -> Option<f64> {
     if value.is_instance_of::<PyBool>() {
         return None;

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Every key: a list of {section, name, unit, default, required, min, max, expected, doc}, in
-/// the order of a scenario. `default` is as it is written, and None where there is none.
+/// Returns every key: a list of {section, name, unit, default, required, min, max, expected, doc},
+/// in the order of a scenario. `default` is as it is written, and None where there is none.
 #[pyfunction]
 pub fn keys(py: Python) -> PyResult<Bound<PyList>> {
     let entries: PyResult<Vec<_>> = forebay_scenario::keys()

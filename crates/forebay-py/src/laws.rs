@@ -10,10 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
 use pyo3::IntoPyObjectExt;
 
-/// Every law: a list of {name, title, source, equation, queue, short_title, baseline, set_point,
-/// reality, has_rule, modelled, coupled, per_flow, params}, with the parameters of the queue that it
-/// comes in, each parameter {name, unit, default, default_text, min, max, doc}. Numbers are in the unit;
-/// `default` is None where the parameter must be given, and a bound is None where there is none.
+/// Returns every law: a list of {name, title, source, equation, queue, short_title, baseline,
+/// set_point, reality, has_rule, modelled, coupled, per_flow, params}, with the parameters of the
+/// queue that it comes in, each parameter {name, unit, default, default_text, min, max, doc}.
+/// Numbers are in the unit; `default` is None where the parameter must be given, and a bound is
+/// None where there is none.
 #[pyfunction]
 pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
     let entry = |law: &LawSpec| {
@@ -34,7 +35,8 @@ pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
     PyList::new(py, LAWS.iter().map(entry).collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Every queue discipline: {name, title, source, equation, per_flow, params}, as [`laws`] has them.
+/// Returns every queue discipline: {name, title, source, equation, per_flow, params}, as [`laws`]
+/// has them.
 #[pyfunction]
 pub fn queues(py: Python) -> PyResult<Bound<PyList>> {
     let entry = |queue: &'static DisciplineSpec| {
@@ -86,7 +88,7 @@ fn param<'py>(py: Python<'py>, spec: &ParamSpec) -> PyResult<Bound<'py, PyDict>>
     Ok(entry)
 }
 
-/// A value as it is written in a scenario, but for the quotes of a text.
+/// Returns a value as it is written in a scenario, but for the quotes of a text.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -94,13 +96,13 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// Names with their values.
+/// Returns the names with their values.
 pub fn values<N: ToString>(py: Python, all: &[(N, Value)]) -> PyResult<Vec<(String, Py<PyAny>)>> {
     let one = |(name, it): &(N, Value)| Ok((name.to_string(), value(py, it)?.unbind()));
     all.iter().map(one).collect()
 }
 
-/// A value that Python gives under a name; a text means what it means after `--set NAME=`.
+/// Returns a value that Python gives under a name; a text means what it means after `--set NAME=`.
 pub fn read_setting(name: &str, given: &Bound<PyAny>) -> Result<Value, ParamError> {
     match given.cast::<PyString>() {
         Ok(text) => set_value(name, &text.to_string()),
@@ -108,8 +110,8 @@ pub fn read_setting(name: &str, given: &Bound<PyAny>) -> Result<Value, ParamErro
     }
 }
 
-/// A value that Python gives: a flag, a number, a text, a path, or a table, whose texts mean what
-/// they mean after `--set KEY=`.
+/// Returns a value that Python gives: a flag, a number, a text, a path, or a table, whose texts
+/// mean what they mean after `--set KEY=`.
 pub fn read_value(given: &Bound<PyAny>) -> Result<Value, ParamError> {
     if let Ok(flag) = given.cast::<PyBool>() {
         return Ok(Value::Flag(flag.is_true()));
@@ -137,7 +139,7 @@ pub fn read_value(given: &Bound<PyAny>) -> Result<Value, ParamError> {
     Ok(Value::Table(fields))
 }
 
-/// A value as Python has it.
+/// Returns a value as Python has it.
 pub fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Value::Flag(it) => it.into_bound_py_any(py),

@@ -54,7 +54,7 @@ use pyo3::prelude::*;
 // The tree of errors is declared in Python, where its other members are raised.
 import_exception!(forebay._base.errors, ScenarioError);
 
-/// JSON Schema of a scenario, for editors.
+/// Returns the JSON Schema of a scenario, for editors.
 #[pyfunction]
 fn schema() -> String {
     forebay_scenario::schema()

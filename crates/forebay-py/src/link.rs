@@ -82,7 +82,7 @@ impl LinkSettings {
         Ok((self.given(py)?, self.files.clone()))
     }
 
-    /// The options that were given, by the names of `link_options`.
+    /// Returns the options that were given, by the names of `link_options`.
     #[getter]
     fn given<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let given = PyDict::new(py);
@@ -299,8 +299,8 @@ record! {
 /// `output` takes what command and server write; `watch` shows the run while it goes on, on the
 /// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder;
 /// `control` is a path for a socket that takes changes; `programs` have hosts of their own;
-/// `packets` is a file for the packets of the queue up, and from when to when of the run; `apart` is
-/// how many traffics there are, that of each of `programs`, and that of flows to a port.
+/// `packets` is a file for the packets of the queue up, and from when to when of the run; `apart`
+/// is how many traffics there are, that of each of `programs`, and that of flows to a port.
 #[pyfunction]
 #[pyo3(signature = (
     settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
@@ -390,7 +390,7 @@ pub fn link_run(
     }
 }
 
-/// Root queue of a device: a table, or None where it has none.
+/// Returns the root queue of a device: a table, or None where it has none.
 #[pyfunction]
 pub fn link_queue<'py>(py: Python<'py>, device: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
     let Some(queue) = forebay_link::root_queue(device)? else {

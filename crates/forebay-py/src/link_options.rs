@@ -8,9 +8,9 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::laws::{text, value};
 
-/// Every option of a link: a list of {name, placeholder, type, default, default_text, doc,
-/// group}, in the order of help. `type` is "flag", "integer", "text" or "table"; `default` is
-/// None where there is none; `group` is "link", "up" or "run".
+/// Returns every option of a link: a list of {name, placeholder, type, default, default_text, doc,
+/// group}, in the order of help. `type` is "flag", "integer", "text" or "table"; `default` is None
+/// where there is none; `group` is "link", "up" or "run".
 #[pyfunction]
 pub fn link_options(py: Python) -> PyResult<Bound<PyList>> {
     let entries: PyResult<Vec<_>> = forebay_scenario::link_options()

@@ -13,25 +13,26 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::control::fault;
 
-/// The metrics of every run, in the order of tables: {name, claim, title, unit, scale, doc}.
+/// Returns the metrics of every run, in the order of tables: {name, claim, title, unit, scale,
+/// doc}.
 #[pyfunction]
 pub fn metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut registry::METRICS.iter())
 }
 
-/// Every measure that a claim can name, the metrics first, described like [`metrics`].
+/// Returns every measure that a claim can name, the metrics first, described like [`metrics`].
 #[pyfunction]
 pub fn measures(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut registry::all())
 }
 
-/// The metrics of every class of a queue, in the order of tables; as [`metrics`].
+/// Returns the metrics of every class of a queue, in the order of tables; as [`metrics`].
 #[pyfunction]
 pub fn class_metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut forebay_trace::CLASS_METRICS.iter())
 }
 
-/// The metrics of every traffic, in the order of tables; as [`metrics`].
+/// Returns the metrics of every traffic, in the order of tables; as [`metrics`].
 #[pyfunction]
 pub fn traffic_metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut forebay_trace::TRAFFIC_METRICS.iter())
@@ -66,7 +67,7 @@ impl Columns for PyColumns<'_> {
     }
 }
 
-/// A column of any type that samples have.
+/// Returns a column of any type that samples have.
 fn numbers(column: &Bound<PyAny>) -> Option<Vec<f64>> {
     fn widened<T: numpy::Element + Copy>(
         column: &Bound<PyAny>,
@@ -82,8 +83,8 @@ fn numbers(column: &Bound<PyAny>) -> Option<Vec<f64>> {
         .or_else(|| widened(column, |it: i64| it as f64))
 }
 
-/// A measure of the samples in `window`, two times in s. `run` has what `Observed` has, `traffic`
-/// whether each is TCP and its round-trip times in s.
+/// Returns a measure of the samples in `window`, two times in s. `run` has what `Observed` has,
+/// `traffic` whether each is TCP and its round-trip times in s.
 ///
 /// Raises ScenarioError for a name that there is not, and where a column that it needs is missing.
 #[pyfunction]

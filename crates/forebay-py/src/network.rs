@@ -113,13 +113,13 @@ fn time(key: &str, time_s: f64) -> PyResult<Time> {
 
 #[pymethods]
 impl Network {
-    /// The time: of the last event, or of the last packet that was sent after it.
+    /// Returns the time: of the last event, or of the last packet that was sent after it.
     #[getter]
     fn now_s(&self) -> PyResult<f64> {
         self.with(|network| network.now().as_secs_f64())
     }
 
-    /// The longest payload of a flow, in bytes; 0 where there is no such flow.
+    /// Returns the longest payload of a flow, in bytes; 0 where there is no such flow.
     fn most_bytes(&self, flow: u32) -> PyResult<usize> {
         self.with(|network| network.most_bytes(flow))
     }
@@ -218,7 +218,7 @@ impl Network {
 }
 
 impl Network {
-    /// A point under its first law.
+    /// Returns a point under its first law.
     pub fn of(point: &Point, seed: u64) -> PyResult<Network> {
         let network = forebay_net::Network::of_point(point, seed).map_err(fault)?;
         Ok(Network {

@@ -25,9 +25,9 @@ use crate::reading::{
 };
 use crate::session::{Session, Steering};
 
-/// Reads a scenario, every point of its sweep, or those of `rows` with `gains` for the laws that ask
-/// for numbers at each. `laws` are names, or classes (or functions) that make a prototype; `file`
-/// names it in errors; `read` gives the contents of a file that the scenario names, or None.
+/// Reads a scenario, every point of its sweep, or those of `rows` with `gains` for the laws that
+/// ask for numbers at each. `laws` are names, or classes (or functions) that make a prototype;
+/// `file` names it in errors; `read` gives the contents of a file that the scenario names, or None.
 /// `without_own_laws` leaves out the laws of the file, and `link` moves it from a link to another,
 /// each a rate in bit/s and a delay in s, with the usual packet in bytes. `programs` says that the
 /// engine can run some, `external` that the caller sends the packets of external traffic.
@@ -74,8 +74,8 @@ pub fn plan(
 /// them.
 type Made<'py> = (Vec<(String, Bound<'py, PyAny>)>, String);
 
-/// Every point of a scenario as a plan, with numbers for the laws that ask for them: each point is a
-/// link and a load of its own, and those that ask for the same share a design.
+/// Returns every point of a scenario as a plan, with numbers for the laws that ask for them: each
+/// point is a link and a load of its own, and those that ask for the same share a design.
 fn plan_of_all(py: Python, reading: &Reading) -> PyResult<Plan> {
     let shares = shares(py, reading)?;
     let points = reading.points(&shares).map_err(files::refused)?;
@@ -120,7 +120,7 @@ fn plan_of_all(py: Python, reading: &Reading) -> PyResult<Plan> {
     Plan::of(py, reading, experiment, gains, designed)
 }
 
-/// The points of these rows as a plan, with the numbers of each.
+/// Returns the points of these rows as a plan, with the numbers of each.
 pub fn plan_of_rows(
     py: Python,
     reading: &Reading,
@@ -212,7 +212,7 @@ impl Plan {
         self.read.as_ref().ok_or_else(none)
     }
 
-    /// The kernel's settings at each point.
+    /// Returns the kernel's settings at each point.
     fn kernels(&self) -> impl Iterator<Item = &KernelSettings> {
         let points = self.read.iter().flat_map(|read| &read.experiment.points);
         points.map(|point| &point.scenario.kernel)
@@ -266,7 +266,7 @@ impl Plan {
         }
     }
 
-    /// Keys of the table `[kernel]` that say something.
+    /// Returns the keys of the table `[kernel]` that say something.
     #[getter]
     fn kernel_keys(&self) -> Vec<&'static str> {
         let any = |says: fn(&KernelSettings) -> bool| self.kernels().any(says);
@@ -371,12 +371,12 @@ impl Plan {
         Ok(labels(&model.map_err(|error| refused(&self.file, &error))?))
     }
 
-    /// The first point under its first law, with external traffic for the caller.
+    /// Returns the first point under its first law, with external traffic for the caller.
     fn network(&self, seed: u64) -> PyResult<Network> {
         Network::of(&self.experiment()?.points[0], seed)
     }
 
-    /// One run of the first law at the first point, which waits after each sample. With a
+    /// Returns one run of the first law at the first point, which waits after each sample. With a
     /// `set_point`, "20p" or "15ms", the caller steers a law around it in place of that law, whose
     /// controller samples each `interval`.
     #[pyo3(signature = (seed, *, set_point=None, interval="10ms"))]
@@ -386,7 +386,7 @@ impl Plan {
     }
 }
 
-/// Those that are asked for; all if none are.
+/// Returns a filter for the runs that are asked for, or for all runs if none are.
 fn wanted(only: Option<&HashSet<(usize, usize, u64)>>) -> impl Fn(&Key) -> bool + '_ {
     move |key| only.is_none_or(|only| only.contains(&(key.point, key.law, key.seed)))
 }

@@ -35,8 +35,8 @@ fn rows<'a, const N: usize>(
     Ok((0..length).map(move |row| columns.each_ref().map(|column| column[row])))
 }
 
-/// Windows at rest in packets, of probabilities and round trips.
-/// Raises `ValueError` for a window law that there is not, and columns of different lengths.
+/// Returns the windows at rest in packets, of probabilities and round trips. Raises `ValueError`
+/// for a window law that there is not, and columns of different lengths.
 #[pyfunction]
 fn windows_pkts<'py>(
     py: Python<'py>,
@@ -50,15 +50,15 @@ fn windows_pkts<'py>(
     Ok(found.collect::<Vec<_>>().into_pyarray(py))
 }
 
-/// The least window that a sender keeps, in packets.
-/// Raises `ValueError` for a window law that there is not.
+/// Returns the least window that a sender keeps, in packets. Raises `ValueError` for a window law
+/// that there is not.
 #[pyfunction]
 fn least_window_pkts(window_law: &str) -> PyResult<f64> {
     Ok(law_named(window_law)?.least_pkts())
 }
 
-/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x of a window around its rest; and 1 where packets leave at
-/// W/R + W', 0 where at W/R.
+/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x of a window around its rest; and 1 where packets leave
+/// at W/R + W', 0 where at W/R.
 type Motions<'py> = (
     Bound<'py, PyArray3<f64>>,
     Bound<'py, PyArray2<f64>>,
@@ -67,9 +67,9 @@ type Motions<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
-/// (a, b, e, c, clocked) of windows around their rest at probabilities and round trips, with a row for each:
-/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', 0 where at W/R.
-/// Raises `ValueError` for a window law that there is not, and columns of different lengths.
+/// (a, b, e, c, clocked) of windows around their rest at probabilities and round trips, with a row
+/// for each: x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', 0
+/// where at W/R. Raises `ValueError` for an unknown window law, and columns of different lengths.
 #[pyfunction]
 fn window_motions<'py>(
     py: Python<'py>,
@@ -169,8 +169,8 @@ impl FlowModel {
 
     /// Classes with window laws and round trips of their own: `shares` are of the flows,
     /// `rtt_ratios` of each round trip without a queue to the mean. `l4s`: flows of L4S besides, of
-    /// the mean round trip: how many, k of their coupling, and whether they have a queue of their own.
-    /// Raises `ValueError` for a window law that there is not, and lists of different lengths.
+    /// the mean round trip: how many, k of their coupling, and whether they have a queue of their
+    /// own. Raises `ValueError` for an unknown window law, and lists of different lengths.
     #[staticmethod]
     #[pyo3(signature = (window_laws, shares, rtt_ratios, l4s = None))]
     fn mixed(

@@ -39,8 +39,8 @@ pub struct Asked<'py> {
     pub external: bool,
 }
 
-/// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors, and
-/// files of Python are found beside it.
+/// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors,
+/// and files of Python are found beside it.
 pub fn read(text: &Bound<PyBytes>, file: &str, asked: Asked) -> PyResult<Reading> {
     let py = text.py();
     let mut options = Options {
@@ -77,7 +77,7 @@ fn relink((from, to, packet_bytes): Links) -> Relink {
     }
 }
 
-/// The points of these rows.
+/// Returns the points of these rows.
 pub fn read_rows(reading: &Reading, rows: Vec<Row>) -> PyResult<Vec<Settings>> {
     let rows = rows.iter().map(|row| row.iter().map(exact).collect());
     let rows = rows.collect::<PyResult<Vec<Vec<Value>>>>()?;
@@ -94,7 +94,7 @@ pub fn read_params(params: Vec<(String, Bound<PyAny>)>) -> PyResult<Vec<(String,
     read.map_err(|error| ScenarioError::new_err(error.to_string()))
 }
 
-/// A value of a sweep as Python holds it: a text is that text.
+/// Returns a value of a sweep as Python holds it: a text is that text.
 pub fn exact(given: &Bound<PyAny>) -> PyResult<Value> {
     if let Ok(text) = given.cast::<PyString>() {
         return Ok(Value::Text(text.to_string()));
@@ -128,7 +128,7 @@ pub fn shares(py: Python, reading: &Reading) -> PyResult<Vec<f64>> {
 }
 
 record! {
-    /// A law that asks for numbers, and the link and load that these are for.
+    /// A law with `gains = "auto"`, and the link and load for which it is designed.
     GainsRequest {
         /// Number of its `[[law]]`; those that only `--law` names come last.
         law: usize,

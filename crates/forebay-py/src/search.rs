@@ -31,7 +31,8 @@ pub struct Conditions(search::Conditions);
 
 #[pymethods]
 impl Conditions {
-    /// `conditions` is not empty; each condition is (rate in bit/s, propagation both ways in s, flows).
+    /// `conditions` is not empty; each condition is (rate in bit/s, propagation both ways in s,
+    /// flows).
     #[new]
     fn new(conditions: Vec<Plain>, middle: Plain, packet_bytes: u64, buffer_pkts: f64) -> Self {
         Conditions(search::Conditions {
@@ -42,7 +43,7 @@ impl Conditions {
         })
     }
 
-    /// Flows that have room for ten packets each with this queue.
+    /// Returns the number of flows that can have ten packets each in flight with this queue.
     fn active_flows(&self, at: Plain, queue_pkts: f64) -> f64 {
         self.0.active_flows(&condition(at), queue_pkts)
     }
@@ -83,7 +84,7 @@ impl SearchSpace {
         params(py, &self.0.settings(&point))
     }
 
-    /// About where the queue settles.
+    /// Returns the approximate queue at equilibrium.
     fn queue_pkts(&self, point: Vec<f64>) -> f64 {
         self.0.queue_pkts(&point)
     }

@@ -4,7 +4,7 @@ use forebay_scenario::{SenderSpec, SENDERS};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Every sender of TCP: a list of {name, title, recovery, growth, kernel, window_law,
+/// Returns every sender of TCP: a list of {name, title, recovery, growth, kernel, window_law,
 /// window_law_on_drops}; `kernel` is the Linux kernel's name of the congestion control that is most
 /// like it, and the last two are its window in linear theory, by the names of designs.
 #[pyfunction]

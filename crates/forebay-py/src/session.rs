@@ -64,7 +64,7 @@ pub struct Session {
 
 #[pymethods]
 impl Session {
-    /// The set-point in packets at the link's first rate; None without one.
+    /// Returns the set-point in packets at the link's first rate; None without one.
     #[getter]
     fn target_pkts(&self) -> Option<f64> {
         self.target_pkts
@@ -184,7 +184,7 @@ impl Steering {
 }
 
 impl Session {
-    /// A run of the first law at `point`, or of one that Python steers.
+    /// Returns a run of the first law at `point`, or of one that Python steers.
     pub fn of(point: &Point, seed: u64, steering: Option<Steering>) -> PyResult<Session> {
         let choice = &point.laws[0];
         let scenario = Arc::new(point.scenario.clone());
@@ -230,7 +230,8 @@ impl Session {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The simulation, to be put back: where a law in Python fails, the run is over.
+    /// Takes the simulation, which the caller puts back unless a law in Python fails and the run is
+    /// over.
     fn take(&mut self) -> PyResult<Simulation> {
         self.over = true;
         let over = || PyRuntimeError::new_err("the run is at its end");

@@ -52,13 +52,13 @@ impl Sweep {
         })
     }
 
-    /// The keys that a point sets, in the order of its row.
+    /// Returns the keys that a point sets, in the order of its row.
     #[getter]
     fn keys(&self) -> Vec<&str> {
         self.reading.sweep().keys().collect()
     }
 
-    /// Keys that vary together with the rows of their values, for each line of lists.
+    /// Returns the keys that vary together with the rows of their values, for each line of lists.
     #[getter]
     fn lists<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Vec<&str>, Vec<Row<'py>>)>> {
         let lists = self.reading.sweep().lists();
@@ -107,7 +107,7 @@ impl Sweep {
         to_python(py, &self.reading.sweep().row(index, shares))
     }
 
-    /// The laws that ask for numbers at the point of this row.
+    /// Returns the laws with `gains = "auto"` at the point of this row.
     fn gains_requests(&self, py: Python, row: Vec<Bound<PyAny>>) -> PyResult<Vec<GainsRequest>> {
         let row = row.iter().map(exact).collect::<PyResult<_>>()?;
         let requests = self.reading.gains_requests_at(row);
@@ -117,7 +117,8 @@ impl Sweep {
             .collect()
     }
 
-    /// The points of these rows as a plan, with the numbers of laws that ask for them at each.
+    /// Returns the points of these rows as a plan, with the numbers of laws that ask for them at
+    /// each.
     #[pyo3(signature = (rows, gains=Vec::new()))]
     fn plan(&self, py: Python, rows: Vec<Row>, gains: Vec<PointGains>) -> PyResult<Plan> {
         plan_of_rows(py, &self.reading, rows, gains)

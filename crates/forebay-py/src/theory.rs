@@ -199,12 +199,12 @@ impl Loops {
     }
 }
 
-/// Deviation of the queue at each of `steps` + 1 times after a change of this size at the plant's
-/// input. A mode keeps `decay` of itself over a step, and gains `new` times the input that is held
-/// `delay_steps` before and `old` times that of a step before. `smoothing`: share of the way that the
-/// average goes to the queue in a step; None without one. `direct`: gain of what acts at once.
-/// `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, ….
-/// Raises `ValueError` for columns of different lengths, and a law without a number.
+/// Returns the deviation of the queue at each of `steps` + 1 times after a change of this size at
+/// the plant's input. A mode keeps `decay` of itself over a step, and gains `new` times the input
+/// that is held `delay_steps` before and `old` times that of a step before. `smoothing`: share of
+/// the way that the average goes to the queue in a step; None without one. `direct`: gain of what
+/// acts at once. `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, …. Raises
+/// `ValueError` for columns of different lengths, and a law without a number.
 #[pyfunction]
 #[pyo3(signature = (decay, new, old, delay_steps, *, smoothing, direct, sampled, change, steps))]
 #[allow(clippy::too_many_arguments, reason = "what a loop is, by name")]
@@ -250,14 +250,14 @@ fn step_response<'py>(
     Ok(queue.into_pyarray(py))
 }
 
-/// A loop driven by noise whose queue and probability do not go below zero, for many queues at once:
-/// (mean queue, its deviation, mean of what it would have been below zero, deviation of the
-/// probability). `noise` has a row for each step and a normal number for each queue; a number moves a
-/// queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later. `decay`:
-/// what a deviation keeps of itself in a step. `answers`: packets for each step of probability, and
-/// steps of their delay, by each path. `sampled`: steps for each sample, numerator, denominator.
-/// `unseen`: steps that are not counted.
-/// Raises `ValueError` for a law without a number, and where nothing is counted.
+/// A loop driven by noise whose queue and probability do not go below zero, for many queues at
+/// once: (mean queue, its deviation, mean of what it would have been below zero, deviation of the
+/// probability). `noise` has a row for each step and a normal number for each queue; a number moves
+/// a queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later.
+/// `decay`: what a deviation keeps of itself in a step. `answers`: packets for each step of
+/// probability, and steps of their delay, by each path. `sampled`: steps for each sample,
+/// numerator, denominator. `unseen`: steps that are not counted. Raises `ValueError` for a law
+/// without a number, and where nothing is counted.
 #[pyfunction]
 #[pyo3(signature = (noise, *, decay, kicks_pkts, round_trip_steps, answers, sampled, rest_pkts,
                     rest_probability, unseen))]

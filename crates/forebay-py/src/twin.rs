@@ -22,8 +22,8 @@ record! {
     }
 }
 
-/// A law in fixed point; None where the kernel has no header of it. Raises `ScenarioError` for a
-/// parameter that is unknown, does not fit the link, or would saturate.
+/// Returns a law in fixed point; None where the kernel has no header of it. Raises `ScenarioError`
+/// for a parameter that is unknown, does not fit the link, or would saturate.
 #[pyfunction]
 #[pyo3(signature = (law, params, *, rate_bps, buffer_pkts, packet_bytes))]
 pub fn law_twin(

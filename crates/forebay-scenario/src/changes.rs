@@ -30,7 +30,7 @@ pub fn changeable() -> String {
     all.join(", ")
 }
 
-/// The changes in order of time.
+/// Returns the changes in order of time.
 ///
 /// # Errors
 /// A time outside the run, or a key that cannot change.

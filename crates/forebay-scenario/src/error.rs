@@ -89,12 +89,12 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
-    /// The name of the scenario's file.
+    /// Returns the name of the scenario's file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The key at fault, as a dotted path such as `traffic.0.flows`.
+    /// Returns the key at fault, as a dotted path such as `traffic.0.flows`.
     pub fn key(&self) -> &str {
         &self.fault.error.key
     }
@@ -104,7 +104,7 @@ impl ScenarioError {
         &self.fault.error.expected
     }
 
-    /// The line at fault, counted from 1, where it is known.
+    /// Returns the line at fault, counted from 1, where it is known.
     pub fn line(&self) -> Option<usize> {
         match self.fault.origin {
             Origin::Line(line) => Some(line),

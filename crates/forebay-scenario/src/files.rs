@@ -55,7 +55,7 @@ impl Files {
             .extend(contents.map(|(name, contents)| (name, contents.into())));
     }
 
-    /// Everything that was added.
+    /// Returns all files that were added.
     pub fn all(&self) -> &[(String, Arc<[u8]>)] {
         &self.contents
     }
@@ -70,13 +70,13 @@ impl Files {
         }
     }
 
-    /// A file that programs may read.
+    /// Returns a file that programs may read.
     pub fn of_programs(&self, section: &Section, name: String) -> Result<ProgramFile, Fault> {
         let contents = self.contents(section, PROGRAM_KEY, &name)?;
         Ok(ProgramFile::new(name, contents))
     }
 
-    /// The recorded link in the file of this name.
+    /// Returns the recorded link in the file of this name.
     pub fn trace(&self, section: &Section, file: &str) -> Result<Arc<RateTrace>, Fault> {
         self.traces.get(file.to_owned(), |file| {
             let contents = self.contents(section, TRACE_KEY, file)?;
@@ -85,7 +85,7 @@ impl Files {
         })
     }
 
-    /// The packets in the file of this name.
+    /// Returns the packets in the file of this name.
     pub fn arrivals(
         &self,
         section: &Section,

@@ -1,4 +1,4 @@
-//! `gains = "auto"`: which laws ask for numbers, and the link and load that these are for. Whoever
+//! `gains = "auto"`: the laws to be designed, and the link and load of each design. Whoever
 //! designs them gives them back by the number of the law; no text is edited.
 
 use forebay_theory::window_law::WindowLaw;
@@ -14,7 +14,7 @@ const USUAL_RTT_S: f64 = 0.1;
 /// Room of a scenario in which every queue has a law of its own.
 const ROOM_WITHOUT_QUEUE_PKTS: f64 = 1_048_576.0;
 
-/// A law that asks for numbers.
+/// A law with `gains = "auto"`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GainsRequest {
     /// Number of its `[[law]]`; those that only `--law` names come last.
@@ -31,7 +31,7 @@ pub struct GainsRequest {
     pub load: Load,
 }
 
-/// Numbers for a law that asks for them; what is given stays.
+/// Designed parameters of a law; parameters that are given stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesignedGains {
     /// The index of the law, as in [`GainsRequest`].

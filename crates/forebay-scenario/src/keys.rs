@@ -62,7 +62,7 @@ impl KeyDoc {
     }
 }
 
-/// True if a key has a range: flags, texts and what may have any size have none.
+/// Returns true if a key has a range: flags, texts and what may have any size have none.
 pub(crate) fn has_range(spec: &ParamSpec) -> bool {
     use forebay_units::Shape;
     let bounded = spec.min.is_finite() || spec.max.is_finite();
@@ -71,7 +71,7 @@ pub(crate) fn has_range(spec: &ParamSpec) -> bool {
         && !matches!(spec.shape, Shape::Flag | Shape::Text | Shape::Notation(_))
 }
 
-/// Every key, in the order of a scenario. The parameters of laws are in the registry.
+/// Returns every key, in the order of a scenario. The parameters of laws are in the registry.
 pub fn keys() -> Vec<KeyDoc> {
     let mut all = Vec::new();
     let mut add = |section: &str, specs: &[ParamSpec]| {

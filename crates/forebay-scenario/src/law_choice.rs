@@ -92,7 +92,8 @@ impl LawChoice {
     /// Returns the law in a queue that was named beside it, if one was.
     ///
     /// # Errors
-    /// A queue of another kind than the law's kind names, or a parameter of the queue that is wrong.
+    /// A queue of another kind than the law's kind names, or a parameter of the queue that is
+    /// wrong.
     pub fn held_by(mut self, queue: Option<QueueChoice>) -> Result<LawChoice, ParamError> {
         let Some(queue) = queue else {
             return Ok(self);
@@ -131,12 +132,12 @@ impl LawChoice {
         LawFactory::new(self.aqm().law, seed, stream)
     }
 
-    /// The law and its queue, to be built at any link.
+    /// Returns the law and its queue, to be built at any link.
     pub fn aqm(&self) -> Aqm {
         Aqm::new(Arc::clone(&self.law), self.queue.clone())
     }
 
-    /// The qdisc of Linux that the law is in its queue; `None` where there is none.
+    /// Returns the qdisc of Linux that the law is in its queue; `None` where there is none.
     ///
     /// # Errors
     /// A parameter that the qdisc does not have.
@@ -144,23 +145,24 @@ impl LawChoice {
         self.queue.tc(&*self.law, site)
     }
 
-    /// The set-point of this law, if it has one.
+    /// Returns the set-point of this law, if it has one.
     pub fn set_point(&self) -> Option<SetPoint> {
         self.law.set_point()
     }
 
-    /// The parameter that sets where the law holds the queue, by the registry, and its value.
+    /// Returns the parameter that sets where the law holds the queue, by the registry, and its
+    /// value.
     pub fn set_point_param(&self) -> Option<(&'static str, SetPoint)> {
         Some((self.spec.set_point()?.name, self.set_point()?))
     }
 
-    /// The set-point in packets at `site`, if there is one. A delay counts as what the link sends
-    /// in that time at its first rate; changes of the rate do not move it.
+    /// Returns the set-point in packets at `site`, if there is one. A delay counts as what the link
+    /// sends in that time at its first rate; changes of the rate do not move it.
     pub fn target_pkts(&self, site: &Site) -> Option<f64> {
         self.set_point().map(|set_point| site.pkts(set_point))
     }
 
-    /// The set-point of `other` if the two differ in nothing else.
+    /// Returns the set-point of `other` if the two differ in nothing else.
     pub fn with_another_target(&self, other: &LawChoice) -> Option<SetPoint> {
         fn rest(law: &LawChoice) -> impl Iterator<Item = &(String, Value)> {
             let key = law.spec.set_point().map(|key| key.name);
@@ -174,7 +176,7 @@ impl LawChoice {
         other.set_point().filter(|_| same)
     }
 
-    /// The given parameters in words: "target=20p, rest default".
+    /// Returns the given parameters in words: "target=20p, rest default".
     pub fn in_words(&self) -> String {
         let given = self.given.iter().map(|(name, value)| match value {
             Value::Text(text) => format!("{name}={text}"),
@@ -191,7 +193,7 @@ impl LawChoice {
     }
 }
 
-/// The law of this kind.
+/// Returns the law of this kind.
 ///
 /// # Errors
 /// The kinds there are, with a suggestion.
@@ -199,7 +201,7 @@ pub fn law_named(kind: &str) -> Result<&'static LawSpec, String> {
     find(kind).ok_or_else(|| one_of(&law_kinds(), kind))
 }
 
-/// The kinds of laws, in the order of the registry.
+/// Returns the kinds of laws, in the order of the registry.
 pub fn law_kinds() -> Vec<&'static str> {
     LAWS.iter().map(|spec| spec.kind).collect()
 }

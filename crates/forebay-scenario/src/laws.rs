@@ -166,8 +166,8 @@ pub fn prototypes(document: &Document, options: &Options) -> Result<Vec<(String,
     Ok(all)
 }
 
-/// True if the caller's choice may have this law of the document, which is in a file of Python. A
-/// name that is no other law's may be its label, which only its file tells.
+/// Returns true if the caller's choice may have this law of the document, which is in a file of
+/// Python. A name that is no other law's may be its label, which only its file declares.
 fn may_run(document: &Document, options: &Options, table: &Table, labels: &[String]) -> bool {
     if options.laws.is_empty() {
         // With laws that the caller brings as classes, those of the document stay out.
@@ -194,7 +194,7 @@ pub fn some_ask(document: &Document, chosen: &[usize], sweep: &Sweep) -> bool {
     tables.any(|table| table.text(GAINS).is_some_and(asks)) || sweep.texts(GAINS).any(asks)
 }
 
-/// The laws of `chosen` that ask for numbers, without the load that these are for.
+/// Returns the laws of `chosen` with `gains = "auto"`, without the load of their designs.
 ///
 /// # Errors
 /// A law or a parameter that is unknown or wrong, or a law that nobody can design.
@@ -230,7 +230,7 @@ pub fn asking(
     Ok(asking)
 }
 
-/// A law that asks for numbers.
+/// A law with `gains = "auto"`.
 pub struct Asking {
     /// Number of its table.
     pub law: usize,
@@ -239,7 +239,8 @@ pub struct Asking {
     pub choice: LawChoice,
 }
 
-/// The chosen laws, each built once at the scenario's bottleneck; `gains` are for those that ask.
+/// Returns the chosen laws, each built once at the scenario's bottleneck; `gains` are for those
+/// that ask.
 ///
 /// # Errors
 /// The first law or parameter that is unknown, wrong, or does not fit the queue.

@@ -76,8 +76,8 @@ pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Resul
     ))
 }
 
-/// The link's capacity in packets of the smallest size, and the traffic that does not depend on it:
-/// packets at a constant rate, and new connections.
+/// Returns the link's capacity in packets of the smallest size, and the traffic that does not
+/// depend on it: packets at a constant rate, and new connections.
 fn packets(scenario: &Scenario) -> f64 {
     let duration_s = scenario.duration.as_secs_f64();
     let own: f64 = scenario
@@ -117,7 +117,7 @@ fn packets(scenario: &Scenario) -> f64 {
     highest_rate_pps(scenario) * duration_s + own
 }
 
-/// Flows of `traffic[index]` that there can be at one time.
+/// Returns the flows of `traffic[index]` that there can be at one time.
 fn most_flows(scenario: &Scenario, index: usize) -> f64 {
     let declared = scenario.traffic[index].flows;
     let changed = scenario.changes.iter().map(|change| match change.what {
@@ -127,7 +127,7 @@ fn most_flows(scenario: &Scenario, index: usize) -> f64 {
     f64::from(changed.fold(declared, u32::max))
 }
 
-/// The links' highest rates, one after another.
+/// Returns the links' highest rates, one after another.
 fn highest_rate_pps(scenario: &Scenario) -> f64 {
     let smallest = scenario.traffic.iter().map(|traffic| traffic.packet).min();
     let Some(smallest) = smallest else {
@@ -158,7 +158,7 @@ fn link_settings(scenario: &Scenario, index: usize) -> impl Iterator<Item = Link
         })
 }
 
-/// The bandwidth-delay product and full buffers, or all windows where those are less.
+/// Returns the bandwidth-delay product and full buffers, or all windows where those are less.
 fn in_flight(scenario: &Scenario) -> f64 {
     let smallest = scenario
         .traffic

@@ -127,7 +127,7 @@ pub enum OptionGroup {
     Run,
 }
 
-/// Every option, in the order of help.
+/// Returns every option, in the order of help.
 pub fn link_options() -> Vec<LinkOption> {
     let option = |spec: &ParamSpec, group| {
         let default = (spec.default)();
@@ -166,7 +166,7 @@ pub fn link_options() -> Vec<LinkOption> {
         .collect()
 }
 
-/// The option for client to server alone.
+/// Returns the option for client to server alone.
 fn twin(option: &LinkOption) -> LinkOption {
     let doc = match option.name.as_str() {
         SET => "As --set, for client to server; the parameters in --set are not taken over.".into(),
@@ -343,7 +343,7 @@ impl DirectionChoice {
         })
     }
 
-    /// Mean rate over the whole trace; the law is told this rate.
+    /// Returns the mean rate over the whole trace; its law assumes this rate.
     pub fn mean_rate(&self) -> Rate {
         match &self.trace {
             Some(trace) => trace.mean_rate(),

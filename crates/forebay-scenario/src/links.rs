@@ -71,7 +71,7 @@ pub const BOTTLENECK: &[&[ParamSpec]] = &[LinkKeys::SPECS, BottleneckKeys::SPECS
 /// Keys of `[[link]]`, in the order of tables.
 pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
 
-/// The bottleneck and then the other links; their own laws are not read yet.
+/// Returns the bottleneck and then the other links; their own laws are not read yet.
 ///
 /// # Errors
 /// A key that is wrong; a name or a pair of nodes that another link has.

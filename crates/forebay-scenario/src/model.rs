@@ -166,7 +166,7 @@ pub struct KeyNumber {
 }
 
 impl Traffic {
-    /// Payload of every data packet.
+    /// Returns the payload of every data packet.
     pub fn payload(&self) -> Bytes {
         Bytes(self.packet.0 - self.header.0)
     }
@@ -343,7 +343,7 @@ impl Voice {
     /// IPv4, UDP and RTP (RFC 3550).
     pub const HEADER: Bytes = Bytes(40);
 
-    /// Size of a packet, headers included.
+    /// Returns the size of a packet, headers included.
     pub fn packet(&self) -> Bytes {
         let bits = self.rate.as_bps() as f64 * self.interval.as_secs_f64();
         Bytes(whole_u64((bits / 8.0).round()).max(1) + Voice::HEADER.0)

@@ -116,7 +116,8 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
     }
 }
 
-/// Flows of bursts that are there at a time: all, or as many as come in the time that one stays.
+/// Returns the flows of bursts that are there at a time: all, or as many as come in the time that
+/// one stays.
 fn at_a_time(onoff: &OnOff, flows: f64) -> f64 {
     let stays_s = onoff
         .bursts
@@ -130,7 +131,7 @@ fn at_a_time(onoff: &OnOff, flows: f64) -> f64 {
     }
 }
 
-/// Mean bits on the wire of an object; none where the size has no mean.
+/// Returns the mean bits on the wire of an object; none where the size has no mean.
 fn object_bits(traffic: &Traffic, size: &Pareto2) -> f64 {
     if size.shape <= 1.0 {
         return 0.0;

@@ -73,12 +73,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The caller's law of this kind.
+    /// Returns the caller's law of this kind.
     pub fn own(&self, kind: &str) -> Option<&Own> {
         self.own.iter().find(|own| own.spec.kind == kind)
     }
 
-    /// The law of this kind: the caller's, or one of the registry.
+    /// Returns the law of this kind: the caller's, or one of the registry.
     ///
     /// # Errors
     /// The kinds there are, with a suggestion.

@@ -53,8 +53,8 @@ pub struct Point {
 /// Reads an experiment. `file` only names it in errors; nothing is opened.
 ///
 /// # Errors
-/// The first thing that is wrong, in one line; also a sample that must be drawn, and a law that must
-/// be designed, which [`Reading`] leaves to its caller.
+/// The first thing that is wrong, in one line; also a sample that must be drawn, and a law that
+/// must be designed, which [`Reading`] leaves to its caller.
 pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, ScenarioError> {
     let reading = Reading::new(text, file, options.clone())?;
     if reading.sweep.sample().is_some() {
@@ -66,7 +66,8 @@ pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, S
     reading.experiment(&reading.points(&[])?, |_| &[])
 }
 
-/// Names of the files that an experiment needs in [`Options::files`], at any of its points.
+/// Returns the names of the files that an experiment needs in [`Options::files`], at any of its
+/// points.
 ///
 /// # Errors
 /// As [`parse`].
@@ -181,7 +182,7 @@ impl Reading {
         self.files.add(vec![(name, contents)]);
     }
 
-    /// All that was read, to be read again elsewhere.
+    /// Returns the inputs of this reading, from which another process can repeat it.
     pub fn inputs(&self) -> Inputs {
         Inputs {
             text: Arc::clone(&self.text),
@@ -201,7 +202,7 @@ impl Reading {
         &self.sweep
     }
 
-    /// Every point; `shares` as [`Sweep::points`] has them.
+    /// Returns every point; `shares` as [`Sweep::points`] has them.
     ///
     /// # Errors
     /// Too many points.
@@ -209,7 +210,7 @@ impl Reading {
         self.located(self.sweep.points(shares))
     }
 
-    /// The points that have these values of the sweep's keys.
+    /// Returns the points that have these values of the sweep's keys.
     ///
     /// # Errors
     /// Another number of values than keys.
@@ -218,8 +219,8 @@ impl Reading {
         self.located(points.collect())
     }
 
-    /// The laws that ask for numbers, for the extremes of these points, of which there is at least
-    /// one.
+    /// Returns the laws with `gains = "auto"`, for the extremes of these points, of which there is
+    /// at least one.
     ///
     /// # Errors
     /// The first thing that is wrong with a link, the traffic, or such a law.
@@ -235,8 +236,8 @@ impl Reading {
         self.gains_requests_at(point.values().into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Returns the requests for gains for the link of one point. Senders that the sweep compares get
-    /// the same gains, because a queue does not know its senders.
+    /// Returns the requests for gains for the link of one point. Senders that the sweep compares
+    /// get the same gains, because a queue does not know its senders.
     ///
     /// # Errors
     /// If [`gains_requests`](Reading::gains_requests) fails.

@@ -100,7 +100,7 @@ fn no_such_path(path: &str) -> ParamError {
     ParamError::stated(path, "unknown key", expected)
 }
 
-/// The table with this index or label, or the only one of this kind.
+/// Returns the table with this index or label, or the only one of this kind.
 fn pick(
     path: &str,
     section: &str,
@@ -135,7 +135,7 @@ fn label_of(labels: &[String]) -> String {
     format!("one of the labels {}", labels.join(", "))
 }
 
-/// The label of each table: its own, or its kind, numbered from the second on.
+/// Returns the label of each table: its own, or its kind, numbered from the second on.
 pub fn labels(tables: &[Table]) -> Vec<String> {
     let mut unnamed: HashMap<&str, usize> = HashMap::new();
     tables
@@ -155,7 +155,7 @@ pub fn labels(tables: &[Table]) -> Vec<String> {
         .collect()
 }
 
-/// The name of each link: its own, or FROM-TO.
+/// Returns the name of each link: its own, or FROM-TO.
 pub fn link_names(tables: &[Table]) -> Vec<String> {
     let name = |table: &Table| match table.text("name") {
         Some(name) => name.to_owned(),
@@ -175,7 +175,7 @@ pub fn link_path(number: usize) -> String {
     }
 }
 
-/// Like [`labels`], each standing once.
+/// Returns the labels like [`labels`], or an error if a label occurs twice.
 ///
 /// # Errors
 /// A label that two tables have, with the index of the second.

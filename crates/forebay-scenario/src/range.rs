@@ -121,7 +121,7 @@ impl Range {
         values
     }
 
-    /// The value at a share of the way, from 0 to 1; the ends stay as they were written.
+    /// Returns the value at a share of the way, from 0 to 1; the ends stay as they were written.
     pub fn at(&self, share: f64, figures: usize) -> Value {
         let inside = share > 0.0 && share < 1.0;
         let value = match (inside, self.log) {
@@ -143,7 +143,7 @@ impl Range {
     }
 }
 
-/// The nearest number with so many significant figures.
+/// Returns the nearest number with so many significant figures.
 fn to_figures(value: f64, figures: usize) -> f64 {
     let written = format!("{value:.*e}", figures - 1);
     written.parse().unwrap_or(value)

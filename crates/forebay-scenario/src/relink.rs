@@ -145,7 +145,7 @@ impl Relink {
         })
     }
 
-    /// A buffer with the same share of the product of rate and round trip.
+    /// Returns a buffer with the same share of the bandwidth-delay product.
     fn same_share(&self, buffer: BufferSize) -> Value {
         let product = |place: LinkPlace| place.rate.as_bps() as f64 * place.rtt().as_secs_f64();
         let factor = product(self.to) / product(self.from);
@@ -159,7 +159,7 @@ impl Relink {
         }
     }
 
-    /// The product of the rate and the longest of these round trips and the link's own.
+    /// Returns the product of the rate and the longest of these round trips and the link's own.
     fn buffer(&self, rtts: &[Span]) -> Value {
         let longest = rtts.iter().copied().fold(self.to.rtt(), Span::max);
         let bits = self.to.rate.as_bps() as f64 * longest.as_secs_f64();
@@ -248,7 +248,7 @@ impl Relink {
     }
 }
 
-/// All round trips that the traffic of a document has.
+/// Returns all round trips that the traffic of a document has.
 fn round_trips(document: &Document) -> Result<Vec<Span>, Fault> {
     let mut all = Vec::new();
     for (i, table) in document.traffic.iter().enumerate() {

@@ -67,7 +67,8 @@ fn word(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-/// A count or an exact quantity: all digits, since a float or an `i64` does not hold every `u64`.
+/// Returns a count or an exact quantity: all digits, since a float or an `i64` does not hold every
+/// `u64`.
 fn whole(number: impl Into<u128>) -> Value {
     word(&number.into().to_string())
 }

@@ -15,8 +15,8 @@ use crate::links::{self, LinkKeys};
 use crate::top::Top;
 use crate::traffic::{FlowKeys, KINDS};
 
-/// JSON Schema (draft 2020-12) of a scenario, as text. It leaves ranges of quantities and relations
-/// between keys to [`parse`](crate::parse).
+/// Returns the JSON Schema (draft 2020-12) of a scenario, as text. It leaves ranges of quantities
+/// and relations between keys to [`parse`](crate::parse).
 pub fn schema() -> String {
     let mut properties = declared(&[Top::SPECS]);
     properties.insert("bottleneck".into(), bottleneck());
@@ -91,7 +91,7 @@ fn law() -> Json {
     tables("The laws under test.", kinds.chain([prototype()]).collect())
 }
 
-/// A law in a file of Python, whose class says which other keys it has.
+/// Returns the schema of a law in a Python file, whose class declares its other keys.
 fn prototype() -> Json {
     let title = "A prototype in Python";
     let mut properties = Map::new();
@@ -106,7 +106,7 @@ fn prototype() -> Json {
     })
 }
 
-/// A table; its `kind` decides which other keys it has.
+/// Returns the schema of a table, whose `kind` determines its other keys.
 fn of_kind(kind: &str, title: &str, parts: &[&[ParamSpec]]) -> Json {
     let mut properties = Map::new();
     properties.insert(
@@ -285,7 +285,7 @@ fn shape(spec: &ParamSpec) -> Map<String, Json> {
     }
 }
 
-/// The name of a discipline, or a table of its parameters.
+/// Returns the name of a discipline, or a table of its parameters.
 fn queue() -> Json {
     let kinds: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
     let tables = DISCIPLINES

@@ -63,8 +63,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Name and range of each key; a point of the sample has a share of the way, from 0 to 1, for
-    /// each.
+    /// Returns the name and range of each key; a point of the sample has a share of the way, from 0
+    /// to 1, for each.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = (&str, &Range)> {
         self.axes
             .iter()
@@ -110,8 +110,8 @@ impl Settings {
 }
 
 impl Sweep {
-    /// The sweep of a document; keys of `fixed` are not swept. `laws` are the numbers of those that
-    /// run.
+    /// Returns the sweep of a document; keys of `fixed` are not swept. `laws` are the numbers of
+    /// those that run.
     ///
     /// # Errors
     /// A key that leads nowhere or cannot be swept, or is of a law that does not run, values that
@@ -175,7 +175,7 @@ impl Sweep {
         self.sample.as_ref()
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn point_count(&self) -> usize {
         let sampled = self.sample.as_ref().map_or(1, |sample| sample.points);
         let lines = self.lines.iter();
@@ -193,7 +193,7 @@ impl Sweep {
         self.swept().map(|key| key.name.as_str())
     }
 
-    /// Names and values of keys that have lists, or ranges with steps, line for line.
+    /// Returns the names and values of keys that have lists, or ranges with steps, line for line.
     pub fn lists(&self) -> impl Iterator<Item = (Vec<&str>, Vec<Vec<Value>>)> {
         self.lines.iter().map(|line| {
             let keys = line.keys.iter().map(|key| key.name.as_str()).collect();
@@ -243,7 +243,7 @@ impl Sweep {
         nodes
     }
 
-    /// A point with these values of [`keys`](Sweep::keys).
+    /// Returns a point with these values of [`keys`](Sweep::keys).
     ///
     /// # Errors
     /// Another number of values.
@@ -259,8 +259,8 @@ impl Sweep {
         Ok(Settings { settings })
     }
 
-    /// Every point. `shares` has, for each point of the sample, a share from 0 to 1 for each of its
-    /// ranges, one after another.
+    /// Returns every point. `shares` has, for each point of the sample, a share from 0 to 1 for
+    /// each of its ranges, one after another.
     ///
     /// # Errors
     /// Too many points.
@@ -290,8 +290,8 @@ impl Sweep {
         Ok(all.filter(|point| seen.insert(point.label())).collect())
     }
 
-    /// The point `values` of [`keys`](Sweep::keys), and every other that differs from it in keys of
-    /// traffic named `key` alone, where these have lists of their own.
+    /// Returns the point `values` of [`keys`](Sweep::keys), and every other that differs from it in
+    /// keys of traffic named `key` alone, where these have lists of their own.
     ///
     /// # Errors
     /// Another number of values.
@@ -352,7 +352,7 @@ impl Line {
     }
 }
 
-/// A row as its point's label has it.
+/// Returns a row as its point's label has it.
 fn written(row: &[Node]) -> String {
     let texts: Vec<String> = row.iter().map(text).collect();
     texts.join(", ")
@@ -394,7 +394,7 @@ fn stated(
 const SWEPT_TWICE: &str = "the key is swept twice";
 const EACH_KEY_ONCE: &str = "each key in one line only";
 
-/// The keys of `"a" = …` or `"a, b" = …`.
+/// Returns the keys of `"a" = …` or `"a, b" = …`.
 fn keys(document: &Document, entry: &Entry) -> Result<Vec<Key>, Fault> {
     let names: Vec<&str> = entry.name.split(',').map(str::trim).collect();
     if names.len() > MOST_KEYS {

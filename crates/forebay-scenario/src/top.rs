@@ -63,7 +63,7 @@ impl Top {
         Ok(top)
     }
 
-    /// The window over which metrics are taken.
+    /// Returns the window over which metrics are taken.
     pub fn window(&self) -> (Time, Time) {
         let half = Span::from_nanos(self.duration.as_nanos() / 2);
         let Window(start, end) = self.measure.0.unwrap_or(Window(half, self.duration));

@@ -48,13 +48,13 @@ pub struct TrafficSpec {
 }
 
 impl TrafficSpec {
-    /// Returns true if the number of flows is a key that may change; for other kinds it follows from
-    /// the file, or the caller uses the flows.
+    /// Returns true if the number of flows is a key that may change; for other kinds it follows
+    /// from the file, or the caller uses the flows.
     pub fn counts_flows(&self) -> bool {
         matches!(self.read, Read::Flows(_)) && self.kind != EXTERNAL
     }
 
-    /// A key of it.
+    /// Returns the key of this kind with the given name.
     pub fn key(&self, name: &str) -> Option<&'static ParamSpec> {
         let mut keys = self.parts.iter().flat_map(|part| part.iter());
         keys.find(|key| key.name == name)
@@ -264,8 +264,8 @@ fn size(section: &Section) -> Result<Pareto2, Fault> {
     Ok(Pareto2 { shape, scale })
 }
 
-/// Reads the traffic. `external` traffic is accepted if a caller sends its packets, and `programs` if
-/// the engine can run them.
+/// Reads the traffic. `external` traffic is accepted if a caller sends its packets, and `programs`
+/// if the engine can run them.
 ///
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.
@@ -391,7 +391,7 @@ fn default_header(kind: &TrafficKind) -> Bytes {
     Bytes(if kind.tcp().is_some() { 40 } else { 28 })
 }
 
-/// The kind that a table has.
+/// Returns the kind that a table has.
 ///
 /// # Errors
 /// A kind that there is not.

@@ -42,7 +42,7 @@ pub struct Entry {
 }
 
 impl Node {
-    /// A value that was written there.
+    /// Creates a node from a value and the position at which it was written.
     pub fn of(origin: Origin, value: Value) -> Node {
         let data = match value {
             Value::List(items) => {
@@ -104,7 +104,7 @@ impl Table {
         self.entry(name)?.node.text()
     }
 
-    /// The texts of a list, or the one that stands for it.
+    /// Returns the texts of a list, or the one that stands for it.
     pub fn texts(&self, name: &str) -> Vec<String> {
         let nodes = match self.entry(name).map(|entry| &entry.node) {
             Some(Node {
@@ -221,7 +221,7 @@ impl Section<'_> {
         }
     }
 
-    /// The values of the keys that are not in `without`.
+    /// Returns the values of the keys that are not in `without`.
     pub fn given(&self, without: &[&str]) -> Vec<(String, Value)> {
         self.table
             .entries

@@ -66,7 +66,7 @@ impl ParamType for Command {
 pub struct InnerFile(pub String);
 
 impl InnerFile {
-    /// True if a path stays in the folder that it starts from.
+    /// Returns true if a path stays in the folder that it starts from.
     pub fn is_inner(path: &str) -> bool {
         let mut parts = std::path::Path::new(path).components();
         !path.is_empty()
@@ -214,7 +214,7 @@ pub enum BufferSize {
 }
 
 impl BufferSize {
-    /// The room that it means at a link of this rate; a time counts bytes.
+    /// Returns the buffer at a link of this rate; a time is converted to bytes.
     pub fn at(self, rate: Rate) -> Buffer {
         match self {
             BufferSize::Room(buffer) => buffer,
@@ -297,7 +297,7 @@ impl ParamType for WholePackets {
     }
 }
 
-/// Two times, the earlier one first.
+/// Returns two times, the earlier one first.
 fn ordered(value: &Value) -> Option<(Span, Span)> {
     match value {
         Value::List(items) => match items.as_slice() {
@@ -450,7 +450,7 @@ impl ParamType for Shaper {
 }
 
 impl Instant {
-    /// The earliest and the latest time it can be.
+    /// Returns the earliest and the latest time it can be.
     pub fn bounds(&self) -> (Time, Time) {
         match self {
             Instant::At(time) => (*time, *time),

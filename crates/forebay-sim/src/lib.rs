@@ -119,7 +119,7 @@ pub fn run(
     })
 }
 
-/// True if the scenario has traffic whose packets the caller sends.
+/// Returns true if the scenario has traffic whose packets the caller sends.
 fn is_external(scenario: &Scenario) -> bool {
     let mut kinds = scenario.traffic.iter().map(|traffic| &traffic.kind);
     kinds.any(|kind| matches!(kind, TrafficKind::External(_)))

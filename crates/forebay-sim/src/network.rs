@@ -29,7 +29,7 @@ const FETCH_FLOWS: usize = 4000;
 pub enum Hop {
     /// The port of the link with this number.
     Port(u16),
-    /// The line back along the link with this number.
+    /// The reverse direction of the link with this number, for ACKs and other packets that go back.
     Back(u16),
     /// The sink of the flow, over its access link.
     Sink,
@@ -265,7 +265,7 @@ impl NetworkState {
         &self.pairs[self.routes[flow.index()].pair.index()]
     }
 
-    /// True if there are so many flows that their state is prefetched ahead of an event.
+    /// Returns true if there are so many flows that their state is prefetched ahead of an event.
     #[inline]
     pub fn fetches(&self) -> bool {
         self.flows.len() >= FETCH_FLOWS

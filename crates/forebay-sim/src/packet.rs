@@ -83,7 +83,7 @@ impl Flags {
         Flags(self.0 | if push { Flags::PUSH } else { 0 })
     }
 
-    /// True if the packet is the last one of a write (PSH).
+    /// Returns true if the packet is the last one of a write (PSH).
     #[inline]
     pub const fn push(self) -> bool {
         self.0 & Flags::PUSH != 0
@@ -96,7 +96,7 @@ impl Flags {
         Flags(self.0 | if bare { Flags::BARE } else { 0 })
     }
 
-    /// True for an ACK without data from the sender of data.
+    /// Returns true for an ACK without data from the sender of data.
     #[inline]
     pub const fn bare(self) -> bool {
         self.0 & Flags::BARE != 0
@@ -108,7 +108,7 @@ impl Flags {
         Flags(self.0 | Flags::HOSTS)
     }
 
-    /// True if [`Packet::seq`] holds the numbers of the hosts.
+    /// Returns true if [`Packet::seq`] holds the numbers of the hosts.
     #[inline]
     pub const fn hosts(self) -> bool {
         self.0 & Flags::HOSTS != 0
@@ -132,19 +132,19 @@ impl Flags {
         self.0 & Flags::EXTERNAL != 0
     }
 
-    /// True if the caller sent the packet from the sink of its flow.
+    /// Returns true if the caller sent the packet from the sink of its flow.
     #[inline]
     pub const fn from_sink(self) -> bool {
         self.0 & Flags::FROM_SINK != 0
     }
 
-    /// True if the packet's source has no congestion control.
+    /// Returns true if the packet's source has no congestion control.
     #[inline]
     pub const fn udp(self) -> bool {
         self.0 & Flags::UDP != 0
     }
 
-    /// True for CWR on data and for ECE on an ACK.
+    /// Returns true for CWR on data and for ECE on an ACK.
     #[inline]
     pub const fn ecn_signal(self) -> bool {
         self.0 & Flags::ECN_SIGNAL != 0

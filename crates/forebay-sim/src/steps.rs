@@ -139,7 +139,7 @@ impl LineBack {
         }
     }
 
-    /// True if neither its rate nor its delay changes during the run.
+    /// Returns true if neither its rate nor its delay changes during the run.
     #[inline]
     pub fn is_steady(&self) -> bool {
         self.steps.is_none()

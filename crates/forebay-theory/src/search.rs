@@ -228,7 +228,7 @@ impl Space {
         }
     }
 
-    /// Creates the space of a law that controls the queue to the axis `target`.
+    /// Creates a search space in which the axis `target` is the queue at equilibrium.
     pub fn with_target(
         axes: impl Into<Vec<Axis>>,
         settings: impl Fn(&Point) -> Settings + Send + Sync + 'static,

@@ -113,7 +113,7 @@ impl Samples {
         self.queue_pkts.len()
     }
 
-    /// True if there is no row.
+    /// Returns true if there is no row.
     pub fn is_empty(&self) -> bool {
         self.queue_pkts.is_empty()
     }

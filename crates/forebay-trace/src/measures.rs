@@ -61,7 +61,7 @@ const fn metric(
     }
 }
 
-/// A metric of a class; see [`CLASS_METRICS`](crate::CLASS_METRICS).
+/// Returns a metric of a class; see [`CLASS_METRICS`](crate::CLASS_METRICS).
 pub(crate) const fn class_metric(
     name: &'static str,
     title: &'static str,
@@ -72,7 +72,7 @@ pub(crate) const fn class_metric(
     metric((name, ""), title, unit, doc, Of::Class(of))
 }
 
-/// A metric of a traffic; see [`TRAFFIC_METRICS`](crate::TRAFFIC_METRICS).
+/// Returns a metric of a traffic; see [`TRAFFIC_METRICS`](crate::TRAFFIC_METRICS).
 pub(crate) const fn traffic_metric(
     name: &'static str,
     title: &'static str,
@@ -385,12 +385,12 @@ pub const MEASURES: &[Measure] = &[
     ),
 ];
 
-/// Everything that can be measured.
+/// Returns everything that can be measured.
 pub fn all() -> impl Iterator<Item = &'static Measure> {
     METRICS.iter().chain(MEASURES)
 }
 
-/// A measure by its name in a claim.
+/// Returns a measure by its name in a claim.
 pub fn find(name: &str) -> Option<&'static Measure> {
     all().find(|measure| measure.claim() == name || measure.name == name)
 }
@@ -407,7 +407,7 @@ impl Measure {
 
 /// Columns of samples, in memory or stored.
 pub trait Columns {
-    /// Every row of a column as numbers; None where there is no such column.
+    /// Returns every row of a column as numbers; None where there is no such column.
     fn column(&self, name: &str) -> Option<Cow<'_, [f64]>>;
 }
 
@@ -567,7 +567,7 @@ impl<'a> Part<'a> {
         )
     }
 
-    /// An arrival's wait at each sample, in ms.
+    /// Returns the wait of an arrival at each sample, in ms.
     fn waits_ms(&self) -> Option<Vec<f64>> {
         let interval_s = self.interval.as_secs_f64();
         let (bytes, capacity) = (self.rows_of("queue_bytes")?, self.rows_of("capacity_bits")?);
@@ -635,7 +635,7 @@ pub(crate) fn qacd_pkts(part: &Part) -> Option<f64> {
     }))
 }
 
-/// NaN without a set-point.
+/// Returns the share of samples below the set-point; NaN without a set-point.
 fn below_target(part: &Part) -> Option<f64> {
     let queue = part.rows_of("queue_pkts")?;
     Some(
@@ -700,7 +700,7 @@ fn backlog_std_ms(part: &Part) -> Option<f64> {
     Some(deviation(&waits))
 }
 
-/// NaN for a window of less than a second.
+/// Returns the settling time; NaN for a window of less than a second.
 fn settling_s(part: &Part) -> Option<f64> {
     let (queue, rows) = (part.rows_of("queue_pkts")?, part.per_second());
     let smooth: Vec<f64> = queue.windows(rows).map(mean).collect();

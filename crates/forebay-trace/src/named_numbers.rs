@@ -11,7 +11,7 @@ macro_rules! named_numbers {
         }
 
         impl $name {
-            /// Names and values, in the order in which tables show them.
+            /// Returns the names and values, in the order in which tables show them.
             pub fn fields(&self) -> [(&'static str, f64); $count] {
                 [$((stringify!($number), self.$number)),*]
             }

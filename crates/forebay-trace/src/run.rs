@@ -129,7 +129,7 @@ impl<'a> LinkView<'a> {
         &self.run.traffic[traffic as usize]
     }
 
-    /// True if the data of this traffic crosses the link.
+    /// Returns true if the data of this traffic crosses the link.
     fn crosses(self, traffic: u32) -> bool {
         self.traffic_of_run(traffic).links.contains(&self.number)
     }

@@ -299,10 +299,15 @@ impl ParamType for i64 {
 
 impl ParamType for u32 {
     const SHAPE: Shape = Shape::Integer;
-    const EXPECTED: &'static str = "a whole number from 0 to 4294967295";
+    const EXPECTED: &'static str = "a non-negative whole number";
     fn from_value(value: &Value) -> Result<u32, String> {
-        let whole = whole(value).and_then(|whole| u32::try_from(whole).ok());
-        whole.ok_or_else(|| Self::EXPECTED.into())
+        match whole(value) {
+            Some(whole) if whole > i64::from(u32::MAX) => {
+                Err(format!("a whole number of at most {}", u32::MAX))
+            }
+            Some(whole) => u32::try_from(whole).map_err(|_| Self::EXPECTED.into()),
+            None => Err(Self::EXPECTED.into()),
+        }
     }
     fn to_value(&self) -> Value {
         Value::Integer(i64::from(*self))
@@ -520,13 +525,13 @@ pub fn unknown_key<'a>(key: &str, declared: impl Iterator<Item = &'a str>) -> Pa
 /// use forebay_units::one_of;
 ///
 /// assert_eq!(one_of(&["pi", "red"], "rde"), "one of pi, red (did you mean \"red\"?)");
-/// assert_eq!(one_of(&["pi"], ""), "pi");
+/// assert_eq!(one_of(&["pi"], "po"), "pi");
 /// ```
 pub fn one_of(names: &[&str], word: &str) -> String {
-    let list = match names {
-        [name] => (*name).to_owned(),
-        names => format!("one of {}", names.join(", ")),
-    };
+    if let [name] = names {
+        return (*name).to_owned();
+    }
+    let list = format!("one of {}", names.join(", "));
     match nearest(word, names) {
         Some(near) if near != word => format!("{list} (did you mean {near:?}?)"),
         _ => list,

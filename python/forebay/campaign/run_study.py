@@ -173,7 +173,8 @@ def study(
 ) -> Study:
     """Return the runs of a study; those that the store does not have are made.
 
-    What has finished is in the store, also after an error or Ctrl-C, and the same call resumes the study.
+    Finished runs are in the store, also after an error or Ctrl-C, and the same call resumes the
+    study.
 
     Parameters
     ----------
@@ -224,7 +225,7 @@ def study(
 
 
 def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
-    """Return a context with the workers of a name.
+    """Return a context manager that starts and stops the workers of a study.
 
     Parameters
     ----------

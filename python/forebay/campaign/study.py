@@ -136,7 +136,7 @@ class Study:
     def runs(self) -> Iterator[tuple[Plan, Run]]:
         """Yield every run that has ended, in the order of points, laws and seeds.
 
-        Each comes with the plan that its point and law are numbers of.
+        Each run comes with a plan, of which its point and its law are indices.
         """
         for numbers in self.points.parts():
             if self.partial and not self.points.gains.ready(numbers):
@@ -173,7 +173,10 @@ class Study:
         return rows.with_columns(pl.col("law").cast(pl.String)).collect()
 
     def _law(self) -> pl.Expr:
-        """Return the label of a law by its number; labels sort as the laws do."""
+        """Return an expression that replaces the index of a law by its label.
+
+        Labels sort in the order of the laws.
+        """
         labels = self.points.laws
         by_number = dict(enumerate(labels))
         return pl.col("law").replace_strict(by_number, return_dtype=pl.Enum(labels))
@@ -532,7 +535,7 @@ def _explained(table: pl.DataFrame, axes: list[str]) -> float:
 
 
 def _rbd_fast(table: pl.DataFrame, axes: list[str]) -> list[float]:
-    """Return the first-order index of each axis of a sample."""
+    """Return the first-order Sobol index of each axis of a sampled sweep, by RBD-FAST."""
     from SALib.analyze import rbd_fast  # type: ignore[import-untyped]
 
     # The method only sorts by the values, so ranks are enough, and texts have them, too.

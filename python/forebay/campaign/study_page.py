@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 import polars as pl
+from matplotlib.collections import LineCollection
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -137,15 +138,19 @@ def _winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plo
         if not np.isnan(ties[j, i]):
             box = Rectangle((i, j), 1, 1, fill=False, hatch="////", edgecolor="#555555")
             box.set_linewidth(0)
+            # What is inside the panel needs no place in the layout, which would measure it.
+            box.set_in_layout(False)
             axes.add_patch(box)
         if not np.isnan(law):
             text = axes.text(i + 0.5, j + 0.5, title_of(laws[int(law)]), ha="center", va="center")
-            text.set(fontsize=6.5, bbox={"color": "white", "alpha": 0.7, "pad": 1})
+            text.set(fontsize=6.5, bbox={"color": "white", "alpha": 0.7, "pad": 1}, in_layout=False)
     grid.ticks(axes)
     axes.set_xlabel(_title(study, x))
     axes.set_ylabel(_title(study, y))
     used = sorted(set(best["number"]))
-    handles = [Patch(color=COLOURS[i % len(COLOURS)], alpha=0.75, label=title_of(laws[i])) for i in used]
+    handles = [
+        Patch(color=COLOURS[i % len(COLOURS)], alpha=0.75, label=title_of(laws[i])) for i in used
+    ]
     hatched: dict[str, Any] = {"facecolor": "white", "edgecolor": "#444444", "hatch": "////"}
     handles.append(Patch(label="may be chance", **hatched))
     figure.legend(handles=handles, loc="outside right upper")
@@ -222,8 +227,9 @@ def _parallel(study: Study, metric: str) -> Plot:
     columns = [(column - column.min()) / max(np.ptp(column), 1) for column in columns]
     columns.append((values - values.min()) / max(np.ptp(values), 1e-300))
     colours = mpl.colormaps["cividis"](columns[-1])
-    for i in range(table.height):
-        axes.plot([c[i] for c in columns], color=colours[i], alpha=0.5, linewidth=0.8)
+    lines = [list(enumerate(places)) for places in zip(*columns, strict=True)]
+    axes.add_collection(LineCollection(lines, colors=colours, alpha=0.5, linewidths=0.8))
+    axes.autoscale_view()
     names = [_title(study, key) for key in keys] + [METRICS[metric].heading]
     ends = [_texts(study, key, table[key].sort())[:: max(1, table.height - 1)] for key in keys]
     ends.append([in_figures(values.min()), in_figures(values.max())])
@@ -327,7 +333,7 @@ def _figures(
     for x, y in pairs[:MOST_PAIRS]:
         plots.append((f"{name} over {x} and {y}", heat(study, metric, x, y)))
         if len(study.points.laws) > 1:
-            word = "most" if largest else "least"
+            word = "highest" if largest else "lowest"
             best = _winners(study, metric, x, y, largest=largest)
             plots.append((f"The law with the {word} {name[0].lower()}{name[1:]}", best))
     if len(varied) > 2:

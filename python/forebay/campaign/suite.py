@@ -433,7 +433,9 @@ def _describe(suite: Suite, metric: str, best: Best) -> str:
         *first, last = ties
         names = f"{', '.join(first)} and {last}" if first else last
         text += f"; its lead over {names} may be chance"
-    return f"{text}; next is {title_of(best.behind)} ({average(best.behind)})" if best.behind else text
+    return (
+        f"{text}; next is {title_of(best.behind)} ({average(best.behind)})" if best.behind else text
+    )
 
 
 #: The name that stands for every law.

@@ -32,7 +32,8 @@ def compare(
 ) -> None:
     """Test the differences between two saved results.
 
-    Laws and points are matched by their labels, runs by their seeds.
+    Laws and points are matched by their labels, runs by their seeds. The table is printed, and a
+    page with all differences is written.
 
     Parameters
     ----------

@@ -77,9 +77,11 @@ class DeclaredCommand:
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
+        """The signature with each option as a parameter of its own."""
         return inspect.Signature(self.parameters())
 
     def __call__(self, **values: Any) -> None:
+        """Run the command with values of the options by name."""
         for name, group in self._groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         arguments = [values.pop(p.name) for p in self._own if p.kind is p.POSITIONAL_ONLY]

@@ -223,7 +223,7 @@ def stability_map(
 ) -> None:
     """Map where a law is stable, over flows and RTT or rate.
 
-    Packet simulations of some cells check the theory.
+    Packet simulations of some cells check the theory. The picture and the cells are files.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def _map_axis(rate: str, rtt: str) -> str:
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt are both ranges; expected one of them")
     if DOTS not in rate and DOTS not in rtt:
-        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected one here or in --rate')
+        raise ScenarioError(f'--rtt: "{rtt}" is not a range; expected a range here or in --rate')
     return "rate" if DOTS in rate else "rtt"
 
 
@@ -304,10 +304,11 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
     cells, counts = drawn.stable.size, drawn.counts()
     windows = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
     stable, unstable, *missing = (100 * number / cells for number in counts.values())
-    no_equilibrium = f"; {sum(missing):.0f} % has no equilibrium" if missing else ""
-    print(
-        f"{title_of(law)}{windows} is stable in {stable:.0f} % of the map and unstable in "
-        f"{unstable:.0f} %{no_equilibrium}."
+    no_equilibrium = f"; {_percent(sum(missing))} has no equilibrium" if missing else ""
+    print_item(
+        options.console(80),
+        f"{title_of(law)}{windows} is stable in {_percent(stable)} of the map and unstable in "
+        f"{_percent(unstable)}{no_equilibrium}.",
     )
     print()
     for reason, number in counts.items():
@@ -321,6 +322,13 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
                 f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their "
                 "start only; run their scenario for longer to see the steady state.",
             )
+
+
+def _percent(share: float) -> str:
+    """Return a share of cells in percent, such as "98 %"; neither 0 nor 100 % for some cells."""
+    if 0 < share < 1:
+        return "less than 1 %"
+    return f"{99 if 99 < share < 100 else share:.0f} %"
 
 
 def _show_packets(drawn: StabilityMap, axis: str) -> None:

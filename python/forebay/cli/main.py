@@ -33,7 +33,7 @@ PASSES_ON = "link"
 
 
 def main() -> None:
-    """Entry point of the command `forebay`."""
+    """Run the command `forebay`."""
     open_streams = _open()
     output.replace_what_is_lacking()
     if not open_streams:

@@ -92,5 +92,5 @@ def outlive_reader() -> None:
 
 
 def close(stream: TextIO) -> None:
-    """Discard what is still to be written, since Python would report the error again at exit."""
+    """Discard the remaining output, since Python would report the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

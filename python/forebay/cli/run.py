@@ -149,7 +149,8 @@ def _keep(
         if not call.as_json:
             screen = options.console()
             tables.results(screen, result)
-            screen.print(tables.cost(result))
+            if result.from_store < len(result.runs):
+                screen.print(tables.cost(result))
             if result.from_store:
                 screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
         if report and not is_drawn:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay._base import signals
-from forebay._base.words import in_figures
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -251,8 +250,8 @@ def _show_choices(facts: dict[str, Any]) -> None:
         cells = (
             f"{choice['label']} (chosen)" if choice["chosen"] else choice["label"],
             choice["set_point"],
-            in_figures(1e3 * choice["worst_delay_p95_s"]),
-            in_figures(1e3 * choice["worst_deviation_s"]),
+            recommendation.FORMS["three_ms"](choice["worst_delay_p95_s"]),
+            recommendation.FORMS["three_ms"](choice["worst_deviation_s"]),
             f"{100 * choice['goodput_of_best']:.0f}",
         )
         return [Text(cell, style) for cell in cells]

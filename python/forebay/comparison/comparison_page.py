@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,7 +93,7 @@ def sentences(comparison: ResultComparison) -> list[str]:
     ):
         metric = METRICS[line.metric]
         change_word = "higher" if line.difference > 0 else "lower"
-        share = f" ({100 * line.share:+.1f} %)" if line.share == line.share else ""
+        share = f", {_percent(100 * line.share)}" if line.share == line.share else ""
         change = with_interval(abs(metric.scale * line.difference), metric.scale * line.half_width)
         # The difference of two shares is in percentage points.
         unit = "points" if metric.unit == "%" else metric.unit
@@ -100,8 +101,8 @@ def sentences(comparison: ResultComparison) -> list[str]:
         at = f", {line.point}" if comparison.apart else ""
         name = " → ".join(map(title_of, dict.fromkeys(line.laws)))
         texts.append(
-            f"{name}{at}: {metric.title} is {change} {unit}".rstrip()
-            + f" {change_word} in B: {b} instead of {a}{share}."
+            f"{name}{at}: {metric.title} {change} {unit}".rstrip()
+            + f" {change_word} in B ({b} instead of {a}{share})."
         )
     if not texts:
         if any(line.p == line.p for line in lines):
@@ -112,6 +113,11 @@ def sentences(comparison: ResultComparison) -> list[str]:
             why = "can be tested, because the results have fewer than two seeds in common"
         texts.append(f"No difference {why}.")
     return texts
+
+
+def _percent(value: float) -> str:
+    """Return a change in percent with its sign and two or three significant digits."""
+    return f"{value:+.0f} %" if abs(value) >= 100 else f"{value:+.2g} %"
 
 
 def verdict(comparison: ResultComparison) -> str:
@@ -196,7 +202,7 @@ def show(console: Console, comparison: ResultComparison) -> None:
     console.print(Text(verdict(comparison)))
     if any(line.significant for line in comparison.differences):
         for sentence in largest[:MOST_SENTENCES]:
-            console.print(Text(f"- {sentence}"))
+            _print_item(console, f"- {sentence}")
         if len(largest) > MOST_SENTENCES:
             console.print(Text(f"- {len(largest) - MOST_SENTENCES} more are marked * in the table"))
     console.print()
@@ -210,10 +216,18 @@ def show(console: Console, comparison: ResultComparison) -> None:
     columns = [Column(head, left=True) for head in short.heads[: short.keys]]
     columns += map(Column.from_heading, short.heads[short.keys :])
     terminal_table.show(console, columns, [RowGroup(short.rows)], keys=short.keys)
-    note = "* significant: paired t-test over the common seeds, 5 % level, adjusted per metric"
+    note = "* significant: paired t-test over the common seeds, 5 % level, Holm's method"
     console.print(Text(note, style="dim"))
     for remark in [*pairing(comparison), *notes(comparison)]:
-        console.print(Text(f"note: {remark}"))
+        _print_item(console, f"note: {remark}")
+
+
+def _print_item(console: Console, text: str) -> None:
+    """Print a paragraph whose further lines are indented, and which keeps "%" with its number."""
+    lines = textwrap.wrap(
+        text.replace(" %", "\u00a0%"), console.width, subsequent_indent="  ", break_on_hyphens=False
+    )
+    console.print(Text("\n".join(lines).replace("\u00a0", " ")))
 
 
 def write(

@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from forebay._base import quantities, words
+from forebay._base import quantities, registries, words
 from forebay._base.errors import ParameterError
 from forebay._base.words import one_of
 from forebay._native import LawModel, OperatingPoint
@@ -211,7 +211,8 @@ class Design:
         link = self.link
         addition = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
         addition += f" of {link.senders}" if link.groups else ""
-        return f"{self.law} for {words.quantity(link.rate)}, {link.flows:g} flows{addition}"
+        law, rate = registries.title_of(self.law), words.quantity(link.rate)
+        return f"{law} for {rate}, {link.flows:g} flows{addition}"
 
     @cached_property
     def sawtooth(self) -> Loop | None:
@@ -327,7 +328,7 @@ class Design:
 
     def toml(self) -> str:
         """Return a scenario with the designed law, ready for `forebay run`."""
-        title = f"{self.law} designed for {self.link.flows:g} flows"
+        title = f"{registries.title_of(self.law)} designed for {self.link.flows:g} flows"
         text = scenario_toml(self.link, self.kind, self.params, title, self.queue_pkts)
         return f"# {self.law}.toml\n{text}"
 

@@ -472,7 +472,19 @@ def _both_ways(
 
 
 def _crossings(loop: Complexes) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
-    """Return row, position and preceding frequency of each crossing of the negative real axis."""
+    """Find where Nyquist curves cross the negative real axis.
+
+    Parameters
+    ----------
+    loop : array of shape (loops, frequencies)
+        Open-loop responses, a row for each loop.
+
+    Returns
+    -------
+    tuple of array
+        For each crossing: the row of the loop, the real part at the crossing, and the index of the
+        frequency before it.
+    """
     re, im = loop.real, loop.imag
     below = np.signbit(im)
     row, k = np.nonzero(below[:, 1:] != below[:, :-1])

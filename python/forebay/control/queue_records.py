@@ -312,7 +312,7 @@ class Moment(NamedTuple):
 
 
 def _tc(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
-    """Lines of JSON as `tc -s -j qdisc` prints it, each with a time in s before it or not."""
+    """Read lines of JSON from `tc -s -j qdisc`, each with a time in s before it or without."""
     lines = text.split("\n")
     last = next((i for i in range(len(lines), 0, -1) if lines[i - 1].strip()), 0)
     sampled = False
@@ -389,9 +389,9 @@ def _major(handle: str) -> str:
 
 
 def _prometheus(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
-    """Scrapes of `forebay link --metrics`, one after the other.
+    """Read consecutive scrapes of `forebay link --metrics`.
 
-    Each may have a line `# time SECONDS` before it.
+    A line `# time SECONDS` may precede each scrape.
     """
     time_s: float | None = None
     number = 0
@@ -557,8 +557,8 @@ def counter_parts(
 ) -> CounterParts:
     """Return the parts of a record whose clock and counters grow.
 
-    The counters of a queue that is replaced restart, a counter of 32 bits passes its end, a clock is
-    set by NTP, and a recorder pauses. An interval that contains such an event is left out; those on
+    The counters of a queue restart if it is replaced, a counter of 32 bits wraps, NTP sets a clock,
+    and a recorder pauses. An interval that contains such an event is left out; those on
     both sides are used.
 
     Parameters

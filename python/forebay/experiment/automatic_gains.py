@@ -162,7 +162,7 @@ def _digest(request: GainsRequest) -> str:
 
 
 def answers(questions: Sequence[Question], *, elsewhere: bool = False) -> list[dict[str, Any]]:
-    """Return the answer to each question: the fields of `Fitted` without `design`, or an `error`.
+    """Design laws, and return for each the fields of `Fitted` without `design`, or an `error`.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def answers(questions: Sequence[Question], *, elsewhere: bool = False) -> list[d
 
 
 def answer_all(questions: Sequence[Question]) -> list[dict[str, Any]]:
-    """Return the answer to each question, as `answers` does, in this process."""
+    """Design each law in this process, and return the designs as `answers` does."""
     return [_answer(question) for question in questions]
 
 

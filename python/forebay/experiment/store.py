@@ -237,7 +237,7 @@ class Store(Segments):
         return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}"
 
     def _sample_files(self) -> dict[str, str]:
-        """Return the names of the files of arrays by their stems."""
+        """Return a mapping from the stem to the name of each file of samples."""
         return {stem_of(name): name for name in self.place.names(f"{SAMPLES}/{self.version}")}
 
     def read_sealed(self, stem: str) -> bytes | None:

@@ -574,8 +574,9 @@ class Segments:
 
 
 def again(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that scans a table, so that it runs within `Segments.read`.
+    """Decorate a function that scans a table, so that no file is removed while it reads.
 
+    It runs within `Segments.read`.
     The table is the function's first argument, or that argument's attribute `store`.
     """
 

@@ -187,7 +187,7 @@ def _keys() -> Iterator[Entry]:
 
 
 def _place(key: KeyInfo) -> tuple[str, str]:
-    """Part of a scenario, and kind of traffic, from "traffic (ftp)"."""
+    """Return the part of a scenario and the kind of traffic in a text such as "traffic (ftp)"."""
     part, _, kind = key["section"].partition(" ")
     return part, kind.strip("()")
 
@@ -231,7 +231,7 @@ def _registries() -> Iterator[Entry]:
 
 
 def neighbours(name: str) -> list[str]:
-    """Laws that are of the same parts as this one by their names, such as fq-codel of codel."""
+    """Return laws whose names share a part with this one's, such as fq-codel for codel."""
     words = set(name.split("-"))
     return [law for law in registries.laws() if law != name and words & set(law.split("-"))]
 

@@ -394,7 +394,7 @@ def once(
 def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[Remark]:
     """Return a warning on programs that did not choose their congestion control.
 
-    No namespace may choose freely what its sockets have.
+    A network namespace of a user cannot choose the congestion control of its sockets freely.
     """
     default = outcome.congestion_control
     of_programs = outcome.directions[0].observed.tcp_flows > plan.long_flows

@@ -139,7 +139,7 @@ class Client:
     """All flows of a plan, in one thread."""
 
     def __init__(self, plan: ClientTask, server: str, zero_s: float) -> None:
-        """`zero_s`: the plan's zero, in Unix time."""
+        """Create the sources; `zero_s` is the Unix time at which the plan begins."""
         self._plan, self._server = plan, server
         #: On the loop's clock.
         self._zero_s = asyncio.get_running_loop().time() + zero_s - time.time()

@@ -303,8 +303,8 @@ KINDS = {
         over_time.goodput,
         "Goodput per flow over time{across}",
         "In-order data of each flow, by the time when it left the last queue, with the first seed. "
-        "Traffic of up to 20 flows has a curve for each flow; other traffic has the median over its "
-        "flows, with bands for the middle 50 % and 90 % of them. Peaks outside the measurement "
+        "Traffic of up to 20 flows has a curve for each flow; other traffic has the median over "
+        "its flows, with bands for the middle 50 % and 90 % of them. Peaks outside the measurement "
         "window are cut off.",
         over_time.shows_flows,
     ),

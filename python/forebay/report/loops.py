@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.ticker import MultipleLocator
 from scipy.spatial import ConvexHull, QhullError
 
+from forebay._base.registries import title_of
 from forebay._base.words import in_figures
 from forebay.control import pi_forms
 from forebay.report.parts import EDGE, bode_panels, quarter_turns, titled, write_at, write_next_to
@@ -102,7 +103,7 @@ def nyquist(loop: Loop, title: str = "") -> Plot:
     axes.plot(response.real, response.imag, color=LINE)
     axes.plot([-1], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6)
     axes.set(xlim=(-3, 1.5), ylim=(-2.5, 2), aspect="equal", xlabel="Re L", ylabel="Im L")
-    text = f"largest |1/(1 + L)| = {loop.margins.sensitivity:.2f}"
+    text = f"sensitivity peak {loop.margins.sensitivity:.2f}"
     write_next_to(axes, text, (-1, nearest), (0, 4), ha="center", va="bottom")
     axes.set_title(titled(title, "Nyquist curve, frequencies above 0"))
     return figure
@@ -161,7 +162,7 @@ def nichols_frame(axes: Axes, **edge: Any) -> None:
     """
     at = -1 + 0.5 * np.exp(1j * np.linspace(0, 2 * np.pi, 400))
     angle, size = np.degrees(np.angle(at)) % 360 - 360, 20 * np.log10(np.abs(at))
-    axes.plot(angle, size, label="|1/(1 + L)| = 2", **edge)
+    axes.plot(angle, size, label="sensitivity 2", **edge)
     axes.plot([-180], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6, zorder=3)
     axes.axhline(0, **EDGE)
     axes.set(xlim=(-360, 0), ylim=(-40, 40), xlabel="Phase [degrees]", ylabel="Loop gain [dB]")
@@ -288,7 +289,7 @@ def regions(design: RangeDesign) -> Plot:
     robust = np.min([corner.robust_k_i(k_p) for corner in design.corners], axis=0)
     axes.fill_between(
         k_p, 1e-3 * design.gains.k_i, np.maximum(robust, 1e-3 * design.gains.k_i),
-        color="#bbbbbb", label="|1/(1 + L)| ≤ 2 at all", linewidth=0,
+        color="#bbbbbb", label="sensitivity peak ≤ 2 at all corners", linewidth=0,
     )  # fmt: skip
     axes.plot(
         [design.gains.k_p], [design.gains.k_i], "*", color="#000000", markersize=12,
@@ -303,7 +304,7 @@ def regions(design: RangeDesign) -> Plot:
         ylabel=f"K_i [{_per(design)} per s]",
     )
     axes.legend(loc="lower right", fontsize=8)
-    axes.set_title(f"{design.law}: stable below each line")
+    axes.set_title(f"{title_of(design.law)}: stable below each line")
     return figure
 
 
@@ -339,7 +340,9 @@ def bode_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     figure, top, bottom = bode_panels(titled(title, "loop gain"))
     for axes, bands, line in zip((top, bottom), (sizes, angles), lines, strict=True):
         low, high = np.min(bands, 0), np.max(bands, 0)
-        axes.fill_between(omega, low, high, label=f"whole range ({len(loops)} operating points)", **BAND)
+        axes.fill_between(
+            omega, low, high, label=f"whole range ({len(loops)} operating points)", **BAND
+        )
         axes.plot(omega, line, color=LINE, label="middle of the range")
     top.set_xlim(omega[0], omega[-1])
     top.set_ylim(bottom=max(LEAST_DB, float(np.min(sizes)) - 5))
@@ -429,7 +432,9 @@ def step_of_range(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     axes.fill_between(time_s, np.min(responses, 0), np.max(responses, 0), label=label, **BAND)
     axes.plot(time_s, line, color=LINE, label="middle of the range")
     axes.axhline(1, label="set-point", **EDGE)
-    axes.set(xlabel="Time since the new flows started [s]", ylabel="Queue, relative to the set-point")
+    axes.set(
+        xlabel="Time since the new flows started [s]", ylabel="Queue, relative to the set-point"
+    )
     axes.set_xlim(0, duration_s)
     if settling:
         text = f"settles (2 %) in {_duration(min(settling))} to {_duration(max(settling))}"

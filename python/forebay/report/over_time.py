@@ -177,7 +177,9 @@ def goodput(result: Result, point: int, link: int) -> Sheet:
             if flows.traffic in by_traffic and flows.columns and len(flows.columns[0])
             for curve in _of_traffic(flows, info.traffic[flows.traffic].label)
         ]
-        panels.append(Panel(f"{title_of(law.label)}, seed {result.runs_of(point, index)[0].seed}", series))
+        panels.append(
+            Panel(f"{title_of(law.label)}, seed {result.runs_of(point, index)[0].seed}", series)
+        )
     # A peak of slow start would flatten all other curves, so the axis ends below it.
     highest = max((_highest_mbps(flows, info.measure_s) for flows in flows_of_laws), default=0.0)
     return Sheet(

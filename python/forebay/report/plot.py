@@ -71,11 +71,18 @@ class Plot(Figure):
 
     def _saved(self, kind: str, **options: Any) -> bytes:
         """Return the figure as a file of a kind."""
+        self._lay_out()
         out = io.BytesIO()
         self.savefig(out, format=kind, facecolor="white", **options)
-        # The layout takes as long as the drawing, and does not change.
-        self.set_layout_engine("none")
         return out.getvalue()
+
+    def _lay_out(self) -> None:
+        """Lay the figure out once: `savefig` would do it each time, and draw the figure for it."""
+        engine = self.get_layout_engine()
+        if engine is not None:
+            with mpl.rc_context(STYLE):
+                engine.execute(self)
+            self.set_layout_engine("none")
 
     def _element(self, svg: str, name: str) -> str:
         """Return the element of a page from the text of a file."""

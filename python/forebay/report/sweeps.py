@@ -255,7 +255,8 @@ def _write(panel: Axes, values: NDArray[np.float64], low: float, high: float) ->
     for (y, x), value in np.ndenumerate(values):
         if not math.isnan(value):
             colour = "white" if value < low + 0.55 * (high - low) else "black"
-            panel.text(x, y, in_figures(value), ha="center", va="center", fontsize=7, color=colour)
+            text = panel.text(x, y, in_figures(value), ha="center", va="center", color=colour)
+            text.set(fontsize=7, in_layout=False)
 
 
 @styled

@@ -510,6 +510,7 @@ def show_traffic(console: Console, result: Result, title: str = "Results by traf
     tables = list(_traffic(result))
     continued = sum(len(table.rows) for _, table in tables) <= MOST_ROWS
     for place, table in tables:
+        console.print()
         table.show(console, f"{title}, {place}" if place else title, continued=continued)
 
 

@@ -367,7 +367,7 @@ def _default(field: dataclasses.Field[Any], unit: str) -> bool | int | float | s
 
 #: The hooks of a law, with the values that each may return.
 HOOKS = {
-    "sample": "a probability, 0 to 1",
+    "sample": "a probability from 0 to 1",
     "on_enqueue": '"pass", "mark" or "drop"',
     "on_dequeue": '"pass", "mark" or "drop"',
 }

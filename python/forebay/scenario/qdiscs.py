@@ -109,7 +109,7 @@ class Site:
         return 8 * (self.counted_bytes or self.unit_bytes) / self.rate_bps
 
     def packets(self, counted: float) -> float:
-        """Return a number of bytes that the qdisc counts as a number of usual packets."""
+        """Convert bytes, as the qdisc counts them, into packets of the usual size."""
         return counted / self.unit_bytes
 
 

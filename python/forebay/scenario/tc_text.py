@@ -498,7 +498,7 @@ def number(about: str, text: str) -> float:
 
 
 def whole(about: str, text: str) -> int:
-    """Return a whole number, which may be hexadecimal; `show` prints packets as 1000p.
+    """Parse a whole number of tc(8), which may be hexadecimal or end in "p", such as "1000p".
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from forebay._base import quantities
 from forebay._base.metrics import METRICS
+from forebay._base.registries import title_of
 from forebay._native import ScenarioError
 from forebay.experiment import execution, steady_state
 from forebay.report.over_time import target_pkts
@@ -137,7 +138,7 @@ def curves(plan: Plan, runs: list[Run], sides: list[str], bins: int) -> dict[str
         "laws": {
             side: _law(point, run, bins, delays_s)
             | {
-                "label": plan.laws[run.law],
+                "label": title_of(plan.laws[run.law]),
                 "target_pkts": target_pkts(point, point.laws[run.law], point.links[0]),
                 "cpu_s": run.metrics.get("user_cpu_s"),
             }
@@ -179,7 +180,9 @@ def warnings(plan: Plan, runs: list[Run]) -> list[str]:
     """
     point = plan.points[0]
     groups = [(0, point, point.laws[run.law], [run]) for run in runs]
-    return [f"{warning.law}: {warning.text}" for warning, _ in steady_state.warnings(groups)]
+    return [
+        f"{title_of(warning.law)}: {warning.text}" for warning, _ in steady_state.warnings(groups)
+    ]
 
 
 def numbers() -> list[dict[str, Any]]:

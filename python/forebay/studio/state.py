@@ -160,7 +160,7 @@ def _controls() -> dict[str, Control]:
         "tcp": [(name, name) for name in registries.senders()],
         # Changes after half of a run.
         "event": [
-            ("none", "nothing"),
+            ("none", "none"),
             ("more-flows", "twice the flows"),
             ("fewer-flows", "half the flows"),
             ("slower", "half the rate"),

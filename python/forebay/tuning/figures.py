@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 MARKS: dict[str, tuple[str, str, bool, str]] = {
     "tuned": ("o", COLOURS[0], True, "tuned, keeps its margins"),
     "broken": ("o", COLOURS[0], False, "tuned, no gains keep the margins"),
-    "listed": ("^", COLOURS[2], True, "without a model, a few settings"),
-    "default": ("s", COLOURS[1], False, "papers' or designed"),
+    "listed": ("^", COLOURS[2], True, "no linear model, a few settings"),
+    "default": ("s", COLOURS[1], False, "parameters of papers or designs"),
 }
 CHOSEN: dict[str, Any] = {
     "marker": "*",
@@ -66,8 +66,14 @@ def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best:
         Best goodput at each point.
     """
     panels = [
-        ("95th percentile of the queuing delay [ms]", [o.worst_of(o.delay_p95_s) for o in screened]),
-        ("Standard deviation of the queuing delay [ms]", [o.worst_of(o.deviation_s) for o in screened]),
+        (
+            "95th percentile of the queuing delay [ms]",
+            [o.worst_of(o.delay_p95_s) for o in screened],
+        ),
+        (
+            "Standard deviation of the queuing delay [ms]",
+            [o.worst_of(o.deviation_s) for o in screened],
+        ),
     ]
     lost = [100 * max(LEAST_LOST, 1 - float(runs.relative(best).min())) for runs in screened]
     figure = Plot(figsize=(10.0, 5.4), layout="constrained")
@@ -123,7 +129,9 @@ def points(tested: Sequence[Checked], where: Sequence[OperatingPoint], reference
             label=baseline()["short_title"] if plain else reference,
         )
     for row, values, local in zip(rows, chosen.deviation_s, chosen.locals(where), strict=True):
-        _interval(axes, row, values, "#000000", label=f"{title_of(chosen.candidate.law)}, tuned", **CHOSEN)
+        _interval(
+            axes, row, values, "#000000", label=f"{title_of(chosen.candidate.law)}, tuned", **CHOSEN
+        )
         if local is not None:
             axes.plot(
                 [1e3 * local.noise_delay_s],
@@ -281,9 +289,9 @@ def _p(p: float) -> str:
 KINDS: dict[TuningPicture, tuple[str, str]] = {
     "trade": (
         "Delay against goodput",
-        "Each candidate at its worst operating point (a corner of the ranges, or their middle), from "
-        f"the runs of the choice ({SCREENING_SEEDS} seeds). Up and left is better; candidates above "
-        "the grey area meet the goal. Labels that would overlap are left out.",
+        "Each candidate at its worst operating point (a corner of the ranges, or their middle), "
+        f"from the runs of the choice ({SCREENING_SEEDS} seeds). Up and left is better; candidates "
+        "above the grey area meet the goal. Labels that would overlap are left out.",
     ),
     "places": (
         "Deviation by operating point",

@@ -690,9 +690,9 @@ def _in_ms(mean_s: float, half_s: float) -> str:
 
 
 def _three_ms(value_s: float) -> str:
-    """Write three figures of a time in ms, or all of a larger number."""
+    """Return a time in ms with three significant figures, or with all of a larger number."""
     value_ms = 1e3 * value_s
-    return f"{value_ms:.3g}" if abs(value_ms) < 999.5 else f"{value_ms:.0f}"
+    return f"{value_ms:#.3g}".rstrip(".") if 1e-3 < abs(value_ms) < 999.5 else f"{value_ms:.0f}"
 
 
 #: What the templates write numbers with.
@@ -743,9 +743,10 @@ def write_files(tuning: Tuning, facts: Mapping[str, Any], out: Path, command: st
         The command that made them.
     """
     from forebay.report.pages import render_all
-    from forebay.report.templates import html
+    from forebay.report.templates import html, paragraphs
 
     drawn = page_figures(tuning)
+    summary = {"range_text": str(tuning.ranges), "this_for": facts["for"], **facts, **FORMS}
     with publication(out) as unfinished:
         render_all(drawn, unfinished)
         page = html(
@@ -755,7 +756,8 @@ def write_files(tuning: Tuning, facts: Mapping[str, Any], out: Path, command: st
             choices=choices(facts["candidates"]),
             choices_are=choices_are(facts),
             names_say=NAMES_SAY,
-            title=f"{facts['law'] or 'Tuning'} for {tuning.ranges}",
+            answers=paragraphs("tune_summary.txt.j2", **summary)[:1],
+            title=f"{title_of(facts['law'] or 'Tuning')} for {tuning.ranges}",
             interrupted=_partial(tuning),
             commands=commands(tuning, out),
             figures=drawn,

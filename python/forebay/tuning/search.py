@@ -408,7 +408,10 @@ class Region(Space):
 def _robust_corner(
     at: OperatingPoint, flows: float, loop: Loop, interval_s: float, path: Floats
 ) -> RobustCorner:
-    """Return a corner at the frequencies of `disturbances.queue_deviations`."""
+    """Evaluate an operating point at the frequencies of its disturbances.
+
+    These are the frequencies of `disturbances.queue_deviations`.
+    """
     high, rtt_s = math.pi / interval_s, loop.point.rtt_s
     omega = disturbances.TURNS / rtt_s
     omega = np.append(omega[omega < high], high)

@@ -635,7 +635,7 @@ def test_each_law_has_a_row_of_numbers(
     settled(page)
     rows = page.locator("#numbers tbody tr")
     assert rows.count() == 2
-    assert [rows.nth(i).locator("th").text_content() for i in (0, 1)] == ["pi", "codel"]
+    assert [rows.nth(i).locator("th").text_content() for i in (0, 1)] == ["PI", "CoDel"]
     heads = page.locator("#numbers thead th").all_text_contents()
     cells = [rows.nth(i).locator("td").all_text_contents() for i in (0, 1)]
     assert [len(of) for of in cells] == [len(heads) - 1] * 2
@@ -643,7 +643,7 @@ def test_each_law_has_a_row_of_numbers(
     page.set_viewport_size({"width": 400, "height": 900})
     page.wait_for_selector("#numbers table.narrow")
     columns = page.locator("#numbers thead th").all_text_contents()
-    assert columns == ["", "pi", "codel"]
+    assert columns == ["", "PI", "CoDel"]
     assert page.locator("#numbers tbody tr").count() == len(heads) - 1
     assert faults == []
 

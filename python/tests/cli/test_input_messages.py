@@ -30,7 +30,7 @@ def flows(tcp: str, **keys: object) -> str:
         ),
         (
             ("map", "pi", "--rate", "9Mbit/s", "--flows", "2..9", "--rtt", "10"),
-            '--rtt: "10" is not valid; expected a time with its unit, such as "15ms" (',
+            '--rtt: "10" is not a range; expected a range here or in --rate\n',
         ),
         (
             ("init", "--law", "nolaw", "-"),

@@ -80,14 +80,14 @@ def test_every_command_that_draws_knows_the_style(cli: Cli, scenario: Path, tmp_
 def test_an_unknown_style_is_refused(cli: Cli, scenario: Path) -> None:
     done = cli("run", scenario.name, "--style", "poster")
     assert done.returncode == 2
-    assert done.stderr.startswith('error: --style: "poster" is not a style; choose screen, paper')
+    assert done.stderr.startswith('error: --style: "poster" is not valid; expected one of screen, ')
 
 
 def test_laws_differ_without_colours(scenario: Path, paper: None) -> None:
     result = forebay.run(scenario, seeds=1)
     lines = result.plot("delay").axes[0].lines
     dashes = [line.get_linestyle() for line in lines]
-    assert [line.get_label() for line in lines] == ["pi", "droptail"]
+    assert [line.get_label() for line in lines] == ["PI", "DropTail"]
     assert len(set(dashes)) == 2
     assert len({str(style.dash(i)) for i in range(7)}) == 7
     assert checked(result.plot("delay").pdf()) == pytest.approx((3.5, 3.4 * 0.7))

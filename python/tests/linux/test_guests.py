@@ -120,7 +120,8 @@ def test_on_another_system_a_line_says_so(
         ),
         (
             scenario(FTP.format(flows=1) + 'access = "1Mbit/s"\n'),
-            r"traffic.0.access: .*at least the bottleneck's rate",
+            r"traffic.0.access: .1Mbit.s. is not valid; "
+            "expected at least the rate of the bottleneck",
         ),
         (
             scenario(FTP.format(flows=1) + 'ecn = "l4s"\n'),
@@ -132,7 +133,7 @@ def test_on_another_system_a_line_says_so(
         ),
         (
             scenario(FTP.format(flows=1), '[kernel]\nsysctls = { "vm.swappiness" = 1 }\n'),
-            "kernel.sysctls: .*names under net",
+            "kernel.sysctls: .* is not valid; expected a sysctl below net",
         ),
         (
             scenario(PROGRAM + 'client = "true"\nfiles = "not here"\n'),
@@ -328,6 +329,27 @@ def test_a_guest_stays_on_an_idle_processor() -> None:
 
 def mean(result: forebay.Result, metric: str) -> float:
     return float(result.metrics[metric].to_numpy().mean())
+
+
+@needs_guest
+@pytest.mark.parametrize(
+    ("law", "names"),
+    [
+        ('kind = "codel"', ["count", "signalling", "delay"]),
+        ('kind = "pie"', ["p", "delay"]),
+        ('kind = "pi2"\nqueue = "dualpi2"', ["p_root"]),
+    ],
+)
+def test_samples_have_the_state_that_the_kernels_qdisc_reports(law: str, names: list[str]) -> None:
+    text = scenario(FTP.format(flows=4), law=law).replace('"150p"', '"150p"\necn = true')
+    samples = forebay.run(text, engine="kernel").samples
+    for name in names:
+        values = samples[name]
+        assert values.null_count() == 0, name
+        assert values.max() > 0, name
+    # TCP fills the queue, and a probability of four flows is small.
+    for name in {"p", "p_root"} & set(names):
+        assert samples.filter(pl.col("time_s") > 4)[name].mean() < 0.2
 
 
 @needs_guest

@@ -138,7 +138,7 @@ def test_a_kernel_without_bpf_qdiscs_is_refused() -> None:
 
     assert said("--front", "tap") == (
         2,
-        'error: --front: "tap" is not valid; expected classifier, qdisc\n',
+        'error: --front: "tap" is not valid; expected one of classifier, qdisc\n',
     )
     status, text = said("--front", "qdisc")
     if programs.offers("bpf_qdisc_init_prologue", "bpf_qdisc"):

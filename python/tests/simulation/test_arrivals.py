@@ -45,8 +45,8 @@ def test_a_list_makes_the_queue_that_it_must(tmp_path: Path) -> None:
     assert run.metrics["forwarded_packets"] == 200
     described = describe(result).traffic[0].replace("\N{NO-BREAK SPACE}", " ")
     assert described == (
-        "200 packets of 2 flows from two.csv, as they came: packets of at most 1500 bytes, "
-        "in 1.98 s, starting at 1 ms."
+        "200 packets of 2 flows from two.csv, at their recorded times: packets of at most "
+        "1500 bytes, in 1.98 s, starting at 1 ms."
     )
 
 
@@ -68,9 +68,18 @@ def test_another_file_makes_other_runs(tmp_path: Path) -> None:
     ("contents", "expected"),
     [
         (b"", '"my.pcap" has a first line that is not the header of a list; expected a capture'),
-        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101), "without IP packets"),
-        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101) + b"x", "frame 1 cut off"),
-        (b"time_s,size_bytes,flow\n2,9,a\n1,9,a\n", "1 s before the one ahead of it (line 3)"),
+        (
+            struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101),
+            '"my.pcap" has no IP packets; expected packets of IPv4',
+        ),
+        (
+            struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101) + b"x",
+            '"my.pcap" ends early in frame 1; expected ',
+        ),
+        (
+            b"time_s,size_bytes,flow\n2,9,a\n1,9,a\n",
+            '"my.pcap" has a packet that is 1 s earlier than the packet before it in line 3; ',
+        ),
     ],
 )
 def test_a_bad_file_is_one_line(cli: Cli, tmp_path: Path, contents: bytes, expected: str) -> None:

@@ -121,15 +121,15 @@ def test_goodput_over_time_is_that_of_the_flows(result: Result, out: Path) -> No
 
 def test_figures_show_classes_flows_and_transfers(result: Result, out: Path) -> None:
     expected = {
-        "classes": ["l4s", "classic", "dualpi2", "Queuing delay [ms]"],
+        "classes": ["l4s", "classic", "DualPI2", "Queuing delay [ms]"],
         "flows": [
             "Goodput of a flow [Mbit/s]",
             "median of 30",
             "(2 curves)",
-            "not in the metrics",
+            "not measured",
         ],
-        "windows": ["In flight [packets]", "not in the metrics"],
-        "completion": ["Completion time [s]", "dualpi2", "pie", "web"],
+        "windows": ["In flight [packets]", "not measured"],
+        "completion": ["Completion time [s]", "DualPI2", "PIE", "web"],
     }
     names = [path.name for path in (out / "figures").iterdir()]
     for kind, texts in expected.items():

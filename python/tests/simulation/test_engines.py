@@ -72,7 +72,7 @@ def test_an_unknown_or_unsuitable_engine_is_refused_in_one_line(scenario: Path, 
     refused = [
         (
             ("run", "two.toml", "--engine", "ns-3"),
-            '--engine: "ns-3" is not valid; expected packets, fluid',
+            '--engine: "ns-3" is not valid; expected one of packets, fluid',
         ),
         (
             ("run", "cbr.toml", "--engine", "fluid"),
@@ -105,7 +105,7 @@ def test_an_unknown_or_unsuitable_engine_is_refused_in_one_line(scenario: Path, 
         ),
         (
             ("validate", "two.toml", "--engines", "fluid,ns-3"),
-            '--engines: "ns-3" is not valid; expected packets, fluid',
+            '--engines: "ns-3" is not valid; expected one of packets, fluid',
         ),
     ]
     for words, says in refused:

@@ -58,7 +58,7 @@ def test_a_design_shows_itself() -> None:
     assert f"{design.margins.phase_deg:.1f}°" in html  # type: ignore[union-attr]
     for kind in ("bode", "step", "nyquist", "roots"):
         assert isinstance(design.plot(kind), Figure)
-    with pytest.raises(ValueError, match='kind: "pie" is not valid; expected bode, nichols'):
+    with pytest.raises(ValueError, match='kind: "pie" is not valid; expected one of bode, nichols'):
         design.plot("pie")  # type: ignore[arg-type]
 
 

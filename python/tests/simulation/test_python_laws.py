@@ -100,7 +100,7 @@ def test_an_invalid_probability_fails_the_run(scenario: Path, value: Any) -> Non
     with pytest.raises(forebay.RunError) as caught:
         forebay.run(scenario, laws=[law], seeds=1)
     message = caught.value.message
-    assert f"Odd.sample: {value!r} is not valid; expected a probability, 0 to 1" in message
+    assert f"Odd.sample: {value!r} is not valid; expected a probability from 0 to 1" in message
     assert (
         message.startswith("test_python_laws.py:") or "simulation/test_python_laws.py:" in message
     )
@@ -269,12 +269,13 @@ def test_a_scenario_names_a_prototype_and_its_parameters(
         (
             "gain",
             "1",
-            "unknown key; expected one of kind, label, queue, gains, interval, target, high",
+            "unknown key; expected one of kind, label, queue, gains, interval, target, high "
+            r'\(did you mean "gains"\?\)',
         ),
         (
             "interval",
             "1h",
-            '"1h" is not valid; expected a number of seconds or a time .*, from 1us to 60s',
+            "3600.0 is not valid; expected a number of seconds or a time .*, from 1us to 60s",
         ),
     ],
 )

@@ -149,9 +149,9 @@ def text_of(figure: Plot) -> str:
 
 def test_axes_have_units_and_a_legend(result: Result) -> None:
     expected = {
-        "queue": ["Queue [packets]", "Time [s]", "set-point, 40 packets", "not in the metrics"],
+        "queue": ["Queue [packets]", "Time [s]", "set-point, 40 packets", "not measured"],
         "loss": ["Loss rate in 0.1 s [%]", "Time [s]"],
-        "delay": ["Queuing delay [ms]", "pi", "droptail"],
+        "delay": ["Queuing delay [ms]", "PI", "DropTail"],
         "qacd": ["QACD [packets]", "ftp flows", "5", "20"],
         "load": ["Drops [%]", "Utilisation [%]", "ftp flows"],
     }
@@ -160,7 +160,7 @@ def test_axes_have_units_and_a_legend(result: Result) -> None:
         text = text_of(result.plot(kind))
         for one in texts:
             assert one in text, (kind, one, text)
-    with pytest.raises(ValueError, match='kind: "pie" is not valid; expected queue, loss'):
+    with pytest.raises(ValueError, match='kind: "pie" is not valid; expected one of queue, loss'):
         result.plot("pie")  # type: ignore[arg-type]
 
 
@@ -322,7 +322,7 @@ def test_the_differences_of_laws_are_in_a_table(tmp_path: Path) -> None:
     assert text.count(r" \\") == rows.height + 1
     assert r"\begin{tabular}{llrr}" in text and "Holm" in text
     page = (tmp_path / "report.html").read_text()
-    assert "Differences between laws: " in page and "droptail − codel" in page
+    assert "Differences between laws: " in page and "DropTail − CoDel" in page
     assert f"{sum(bool(it) for it in beyond)} of {rows['p'].count()} tested are beyond" in page
 
 

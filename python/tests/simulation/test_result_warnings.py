@@ -53,7 +53,7 @@ def test_a_law_that_still_starts_is_named() -> None:
         missed,
     )
     assert "by the linear model" in short
-    assert "measurement begins after 7s" in short
+    assert "measurement begins after 7\N{NO-BREAK SPACE}s" in short
     shown = str(early)
     assert "warning: PI: not in steady state" in shown
     assert "\n    forebay design pi --rate 15Mbit/s --packet 500B" in shown
@@ -114,7 +114,7 @@ def test_the_time_to_settle_is_that_of_the_flows_sender() -> None:
         found = forebay.run(sent, seeds=1)
         said = [text for text, _ in descriptions.warnings(found) if "linear model" in text]
         return (
-            _native.quantity("", said[0].split("settles in ")[1].split()[0], "time")
+            _native.quantity("", said[0].split("settles in ")[1].partition(" by")[0], "time")
             if said
             else 0.0
         )

@@ -380,4 +380,5 @@ def test_chosen_metrics_are_those_of_table_page_and_json(cli: Cli, tmp_path: Pat
     assert "Voice jitter<span>" not in (folder / "report.html").read_text()
     wrong = cli("run", "office.toml", "--metric", "jian")
     assert wrong.returncode == 2
-    assert '--metric: "jian" is not valid (did you mean "jain"?)' in wrong.stderr
+    assert '--metric: "jian" is not valid; expected one of queue_mean_pkts, ' in wrong.stderr
+    assert wrong.stderr.endswith('(did you mean "jain"?)\n')

@@ -225,7 +225,7 @@ def test_a_link_follows_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (link,) = result.plan.points[0].links
     assert link.trace == (12_000 * len(TIMES_MS), 1.0)
     described = describe(result).link.replace("\N{NO-BREAK SPACE}", " ")
-    assert "follows a recorded trace of 1 s again and again, 6.012 Mbit/s on average" in described
+    assert "whose rate repeats a recorded trace of 1 s, 6.012 Mbit/s on average" in described
 
 
 def test_traces_may_be_swept_and_set(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_traces_may_be_swept_and_set(tmp_path: Path) -> None:
     ("contents", "expected"),
     [
         (None, '"cell.down" is not valid; expected a readable file'),
-        ("", "without a time above 0"),
+        ("", '"cell.down" has no time above 0; expected times in ms, one per line'),
         ("0\n5ms\n", '"5ms" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
         ("3\n2\n", '"2" in line 2 of "cell.down" is not valid; expected a whole number of ms'),
         ("folder", '"cell.down" is not valid; expected a readable file'),
@@ -347,7 +347,7 @@ KINDS = {
         "each a call of 64 kbit/s, a packet every 20 ms, talking for 1.004 s and pausing for "
         "1.587 s on average"
     ),
-    'kind = "frames"\nframe = "12p"': "each sending 12 packets at once every 40 ms",
+    'kind = "frames"\nframe = "12p"': "each sending a burst of 12 packets every 40 ms",
     'kind = "video"': (
         "each a viewer of segments of 2 s at 300 kbit/s or more, with a buffer of 30 s (BBA-0)"
     ),
@@ -369,7 +369,7 @@ KINDS = {
     ),
     'kind = "onoff"\nrate = "1Mbit/s"\narrivals = 2\nswing = 0.5\nbursts = 3': (
         "ending after 3 bursts on average (geometric), arriving at Poisson times, 2 a second, "
-        "which swings by 50 % in 400 s and is greatest at 0 s"
+        "a rate that varies as a cosine by ±50 % with a period of 400 s and is highest at 0 s"
     ),
 }
 

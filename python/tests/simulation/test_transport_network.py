@@ -181,7 +181,9 @@ def test_a_wrong_scenario_is_a_line() -> None:
         forebay.ScenarioError, match="traffic: the caller has no packets to send; expected a "
     ):
         forebay.Network(alone)
-    with pytest.raises(forebay.ScenarioError, match="the packets of this one are a program's"):
+    with pytest.raises(
+        forebay.ScenarioError, match='"external" is sent by a program; expected a kind '
+    ):
         forebay.run(ALONE)
 
 

@@ -24,6 +24,7 @@ from scipy import stats as scipy_stats
 from forebay import ScenarioError
 from forebay._base import statistics
 from forebay._base.progress import Progress
+from forebay._base.words import quantity
 from forebay._native import LawModel
 from forebay.control import disturbances, fitted_gains
 from forebay.control.loop import Loop
@@ -421,7 +422,7 @@ def test_tuned_law_moves_less_than_droptail(tuned: tuning.Tuning) -> None:
     assert droptail.difference_s > 0
     assert tuned.seeds == 2
     text = " ".join(tuned.reasons())
-    assert "The tightest corner is" in text
+    assert "The margins are smallest at" in text
     assert "DropTail has" in text
 
 
@@ -515,7 +516,7 @@ def test_no_margins_are_claimed_without_a_linear_model(narrow: LinkRange) -> Non
     told = result.findings()
     assert told["keeps_margins"] is None
     text = " ".join(told["reasons"])
-    assert "no linear model, so no stability margins are claimed" in text
+    assert "no linear model, so its stability margins are unknown" in text
     assert "keep their margins and" not in text
 
 
@@ -533,7 +534,7 @@ def test_insignificant_differences_are_one_sentence(narrow: LinkRange) -> None:
     tuning._choose(result)
     text = " ".join(result.reasons())
     assert text.count("may be chance") <= 2  # DropTail has a sentence of its own
-    assert "The difference to avq, red and rem may be chance." in text
+    assert "The difference from AVQ, RED and REM may be chance." in text
 
 
 def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
@@ -560,11 +561,11 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     assert len(titles) == len(set(titles)) == 10, titles
     # What is chosen between, and what its names say.
     (target,) = (row["set_point"] for row in printed["candidates"] if row["chosen"])
-    assert target == printed["params"]["target"] and f"<td>{target}</td>" in report
+    assert target == printed["params"]["target"] and f"<td>{quantity(target)}</td>" in report
     assert "is named after the goal of its search" in report
     # It answers first: the choice, a picture, and then the reasons.
-    assert report.index("(chosen)") < report.index("<svg") < report.index("take pi with")
-    assert report.index("take pi with") < report.index("Every place in numbers")
+    assert report.index("(chosen)") < report.index("<svg") < report.index("take PI with")
+    assert report.index("take PI with") < report.index("Every operating point in numbers")
     for name in ("trade", "places", "defaults"):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     again = cli("run", "tuned/tuned.toml", "--json")
@@ -676,13 +677,13 @@ def test_an_interrupted_tuning_keeps_finished_tests(tmp_path: Path) -> None:
         ({"flows": "1.5"}, 'flows: "1.5" is not valid; expected whole numbers'),
         ({"flows": "0..5"}, 'flows: "0..5" is not valid; expected from less to more, above zero'),
         ({"rate": ".."}, 'rate: ".." is not valid; expected a value, or a range'),
-        ({"goal": "speed"}, 'goal: "speed" is not valid; expected delay, balance, throughput'),
-        ({"laws": ["pike"]}, 'laws: "pike" is not valid; expected droptail'),
+        ({"goal": "speed"}, 'goal: "speed" is not valid; expected one of delay, balance, t'),
+        ({"laws": ["pike"]}, 'laws: "pike" is not valid; expected one of dr'),
         (
             {"laws": ["droptail"]},
             'laws: "droptail" is not valid; expected a law with something to tune',
         ),
-        ({"senders": "bbr"}, 'senders: "bbr" is not valid; expected reno, linux-reno, cubic, d'),
+        ({"senders": "bbr"}, 'senders: "bbr" is not valid; expected one of reno, linux-reno'),
         ({"senders": "prague", "laws": ["dualpi2"]}, 'senders: "prague": dualpi2 signals these'),
         (
             {"overrides": {"law.0.a": 1}},
@@ -693,7 +694,7 @@ def test_an_interrupted_tuning_keeps_finished_tests(tmp_path: Path) -> None:
             {"overrides": ["bottleneck.colour=1"]},
             "bottleneck.colour: unknown key; expected one of rate, ",
         ),
-        ({"gains": "rule"}, 'gains: "rule" is not valid; expected paper, auto'),
+        ({"gains": "rule"}, 'gains: "rule" is not valid; expected one of paper, auto'),
         ({"seeds": 0}, "seeds: 0 is not valid; expected"),
         ({"buffer": "2p"}, 'buffer: "2p" is not valid; expected at least "10p"'),
         ({"packet": "20B"}, 'traffic.0.packet: "20B" is not valid; expected a value from 40B'),

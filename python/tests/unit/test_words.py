@@ -65,7 +65,10 @@ def test_the_description_mentions_settings_that_are_not_default() -> None:
     texts = [text.replace("\N{NO-BREAK SPACE}", " ") for text in describe(nothing_yet).traffic]
     assert ", paced, ECN of L4S, packets of 1000 bytes" in texts[0]
     assert "sending bursts at 2 Mbit/s that last 200 ms on average (exponential)" in texts[1]
-    assert "3 a second, which swings by 50 % in 400 s and is greatest at 0 s" in texts[1]
+    assert (
+        "3 a second, a rate that varies as a cosine by ±50 % with a period of 400 s and is "
+        "highest at 0 s" in texts[1]
+    )
     changes = " ".join(descriptions.changes(point, 5)).replace("\N{NO-BREAK SPACE}", " ")
     assert changes == "3 s: rate 5 Mbit/s 3 s: number of ftp flows 1"
     assert point.laws[0].queue == "priority"

@@ -22,7 +22,7 @@ pub fn start(window: f64) -> Vec<f64> {
     vec![window / BETA, 0.0, window]
 }
 
-/// The larger one of the cubic and the Reno-friendly window (section 4.3).
+/// Returns the larger one of the cubic and the Reno-friendly window (section 4.3).
 pub fn window(states: &[f64]) -> f64 {
     let [w_max, s, friendly] = [states[0], states[1], states[2]];
     (w_max + C * (s - plateau_s(w_max)).powi(3)).max(friendly)
@@ -50,8 +50,8 @@ pub fn published(flow: &Flow, out: &mut [f64]) -> f64 {
 /// CUBIC flows that are signalled at random: how their mean window moves.
 ///
 /// The mean of dW/dt over flows that are signalled with p per packet, as the published equations
-/// are not: those have `E[W²]` = `E[W]²` and `E[(s − K)²]` = (`E[s]` − `E[K]`)², with which nothing moves
-/// at rest. With S = `E[s]`, V = `E[s²]` and K of the mean window,
+/// are not: those have `E[W²]` = `E[W]²` and `E[(s − K)²]` = (`E[s]` − `E[K]`)², with which nothing
+/// moves at rest. With S = `E[s]`, V = `E[s²]` and K of the mean window,
 ///
 /// ```text
 /// dW/dt = G − (1 − β)·κ·λ·W        dS/dt = 1 − c_S·λ·S        dV/dt = 2S − c_V·λ·V
@@ -89,8 +89,8 @@ const SPREAD_FRIENDLY: f64 = 1.087;
 const WINDOW: f64 = 1.197;
 
 impl Response {
-    /// Returns the response with the growth `above` (α) for a Reno-friendly window that is larger than
-    /// the one before the last reduction.
+    /// Returns the response with the growth `above` (α) for a Reno-friendly window that is larger
+    /// than the one before the last reduction.
     pub fn new(above: f64) -> Response {
         if above > LINUX_ALPHA {
             Response {

@@ -38,8 +38,8 @@ pub fn dctcp_sawtooth(flow: &Flow, out: &mut [f64]) -> f64 {
     (growth - taken * flow.per_rtt) / (1.0 + signals)
 }
 
-/// One over Prague's virtual round trip, and its growth in a real one: a round trip shorter than
-/// 25 ms grows by the square of its share of them.
+/// Returns one over Prague's virtual round trip, and its growth in a real one: a round trip shorter
+/// than 25 ms grows by the square of its share of them.
 fn virtual_rtt(flow: &Flow) -> (f64, f64) {
     let rtt_s = flow.rtt_s.max(REFERENCE_RTT_S);
     let share = flow.rtt_s / rtt_s;

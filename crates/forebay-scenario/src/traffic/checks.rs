@@ -9,7 +9,7 @@ use crate::model::{Link, Traffic};
 use crate::tree::Section;
 use crate::types::Label;
 
-/// The links along the nodes that `nodes` names.
+/// Returns the links along the nodes that `nodes` names.
 pub fn path(
     section: &Section,
     nodes: Option<Vec<Label>>,
@@ -46,8 +46,8 @@ pub fn path(
     nodes.windows(2).map(hop).collect()
 }
 
-/// Propagation over the links of a path and back: on the way back over the links that there
-/// are, else over lines like those of the way there.
+/// Returns the propagation over the links of a path and back: on the way back over the links that
+/// there are, else over lines like those of the way there.
 pub fn path_delay(path: &[usize], links: &[Link]) -> Span {
     let back = |link: &Link| {
         let opposite = |other: &&Link| (&other.to, &other.from) == (&link.from, &link.to);

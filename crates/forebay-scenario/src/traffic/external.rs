@@ -22,7 +22,7 @@ pub fn external(section: &Section) -> Result<TrafficKind, Fault> {
     Ok(TrafficKind::External(External { loss: keys.loss.0 }))
 }
 
-/// The largest packet: that which is given, or its own.
+/// Returns the largest packet: that which is given, or its own.
 pub fn packet(section: &Section, keys: &FlowKeys) -> Bytes {
     match section.table.entry("packet") {
         Some(_) => keys.packet,

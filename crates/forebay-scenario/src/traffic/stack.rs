@@ -9,8 +9,9 @@ use crate::error::Fault;
 use crate::model::Stack;
 use crate::tree::{Node, Section, Table};
 
-/// Keys that `stack = "linux"` stands for. Linux paces only where a congestion control or a queue
-/// discipline asks for it, so `pacing` is not among them, nor are keys whose defaults are Linux's.
+/// Returns the keys that `stack = "linux"` stands for. Linux paces only where a congestion control
+/// or a queue discipline asks for it, so `pacing` is not among them, nor are keys whose defaults
+/// are Linux's.
 fn linux() -> [(&'static str, Value); 7] {
     [
         ("tcp", Value::Text("linux-cubic".into())),

@@ -38,7 +38,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// True if packets can be marked.
+    /// Returns true if packets can be marked.
     #[inline]
     pub fn ecn(&self) -> bool {
         self.ect != Ecn::NotEct
@@ -166,7 +166,7 @@ impl Connection {
         }
     }
 
-    /// True if pacing holds the next packet back, which the step then notes.
+    /// Returns true if pacing holds the next packet back, which the step then notes.
     #[inline]
     pub fn held(&self, step: &mut SenderStep) -> bool {
         let held = step.config.pacing && self.pacer.holds(step.now);

@@ -14,7 +14,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// True if a segment must wait until [`Self::next_at`].
+    /// Returns true if a segment must wait until [`Self::next_at`].
     pub fn holds(&self, now: Time) -> bool {
         now < self.next_at
     }

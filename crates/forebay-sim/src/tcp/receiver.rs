@@ -58,7 +58,7 @@ trait ReceiverStack {
     ) {
     }
 
-    /// True if this stack must read more of the packet than its number and its mark.
+    /// Returns true if this stack must read more of the packet than its number and its mark.
     fn reads_signs(_receiver: &Receiver, _packet: &Packet) -> bool {
         false
     }
@@ -190,7 +190,7 @@ impl Receiver {
         self.ce_pkts
     }
 
-    /// True if the next ACK carries ECE.
+    /// Returns true if the next ACK carries ECE.
     pub fn echo(&self) -> bool {
         self.seen & ECHO != 0
     }
@@ -203,7 +203,7 @@ impl Receiver {
         }
     }
 
-    /// True if a delayed ACK must leave before this packet is taken.
+    /// Returns true if a delayed ACK must leave before this packet is taken.
     ///
     /// That is so if the ACK covers packets with a mark and this packet has none, or the reverse
     /// (RFC 8257 section 3.2), or if this packet would push out a SACK block that the ACK has to
@@ -285,7 +285,7 @@ impl Receiver {
         (Reply::Now, delivered)
     }
 
-    /// True if the packet has signs besides its number, or the one before it was marked.
+    /// Returns true if the packet has signs besides its number, or the one before it was marked.
     #[inline(always)]
     fn has_signs(&self, packet: &Packet) -> bool {
         packet.flags != Flags::default()
@@ -371,7 +371,7 @@ impl Receiver {
     }
 }
 
-/// True for a marked data packet. A mark on a SYN is ignored.
+/// Returns true for a marked data packet. A mark on a SYN is ignored.
 fn is_marked(packet: &Packet) -> bool {
     packet.traffic_class.ecn() == Ecn::Ce && packet.seq != 0
 }

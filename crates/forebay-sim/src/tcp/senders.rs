@@ -72,7 +72,7 @@ pub trait Senders: Send {
     /// Ends the application's data. Packets already sent are still delivered.
     fn close(&mut self, index: u32);
 
-    /// True if the application has endless data.
+    /// Returns true if the application has endless data.
     fn endless(&mut self, index: u32) -> bool;
 
     /// Returns the number of packets in flight if the application has endless data.

@@ -7,7 +7,7 @@ const MOST = 300; // looks that are kept: a minute
 const at = (id) => document.getElementById(id);
 const NUMBERS = [
   ["queue_pkts", "queue", "packets"], ["throughput_mbps", "sent", "Mbit/s"],
-  ["p50_ms", "delay, median", "ms"], ["p99_ms", "delay, 99 %", "ms"],
+  ["p50_ms", "delay, median", "ms"], ["p99_ms", "delay, 99th pct.", "ms"],
   ["drops_pct", "dropped", "%"], ["marks_pct", "marked", "%"], ["probability", "p", ""],
 ];
 
@@ -45,7 +45,7 @@ export class Live {
       at("live-numbers").append(make("div", {}, make("dt", {}, unit ? `${name} [${unit}]` : name), value));
       return value;
     });
-    this.take = make("button", { type: "button" }, "Take law A’s gains");
+    this.take = make("button", { type: "button" }, "Use the gains of law A");
     this.take.addEventListener("click", () => {
       const { kind, params } = simulated();
       this.steer(this.way, { law: kind, ...params });
@@ -98,7 +98,7 @@ export class Live {
       [it.key, field(it, `live.${it.key}`, (_, text, done) => done && this.steer(this.way, { [it.key]: text }))]));
     const rows = Object.values(this.fields).map((it) => it.element);
     at("live-controls").replaceChildren(
-      make("legend", {}, "Change it"),
+      make("legend", {}, "Change the link"),
       make("div", { class: "control choice" }, make("label", { for: "live-way" }, "Direction"), ways),
       make("div", { class: "control choice" }, make("label", { for: "live-law" }, "Law"), this.select),
       ...rows.slice(0, 5),

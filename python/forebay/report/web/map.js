@@ -17,8 +17,8 @@ export function key(element) {
   };
   const scale = [...STEPS].reverse().flatMap(([least, colour]) =>
     [...(Number.isFinite(least) ? [String(least).replace("-", "−")] : []), swatch(colour)]);
-  element.title = "By how many decibels the gain may rise until the loop is unstable, or must fall";
-  element.replaceChildren(make("span", { class: "scale" }, "unstable", ...scale, "dB spare"),
+  element.title = "Gain margin in dB; if it is negative, the loop is unstable";
+  element.replaceChildren(make("span", { class: "scale" }, "unstable", ...scale, "dB"),
     make("span", {}, swatch("", "none"), "no equilibrium"));
 }
 
@@ -64,7 +64,7 @@ export function map(pick) {
     if (!found) return where;
     if (found.db === null) return `${where}: no equilibrium, ${drawn.reasons[found.rest]}`;
     const size = Math.abs(found.db) >= 60 ? "over 60" : figures(Math.abs(found.db), 2);
-    return `${where}: ${found.db > 0 ? `stable, gain may rise by ${size} dB` : `unstable, by ${size} dB`}`;
+    return `${where}: ${found.db > 0 ? `stable, gain margin ${size} dB` : `unstable, ${size} dB too much gain`}`;
   }
 
   function draw() {
@@ -135,7 +135,7 @@ export function map(pick) {
     c.translate(9, MARGIN.top + at.height / 2);
     c.rotate(-Math.PI / 2);
     c.textAlign = "center";
-    c.fillText("Round trip [ms]", 0, 0);
+    c.fillText("RTT [ms]", 0, 0);
     c.restore();
   }
 

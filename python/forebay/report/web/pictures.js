@@ -41,14 +41,14 @@ export class Pictures {
     });
     this.delay = chart(at("p-delay"), {
       x: { label: "Delay [ms]", whole: () => [0, packets()?.delay_ms.at(-1) ?? 1] },
-      y: { label: "Packets within [%]", range: () => [0, 100] },
+      y: { label: "Waited no longer [%]", range: () => [0, 100] },
       series: both({ width: 2 }),
       legend: at("l-delay"),
     });
     this.loss = chart(at("p-loss"), {
       x: time,
       // The start, which is not measured, may leave the plot.
-      y: { label: "Of arrivals [%]", range: () => [0, roundUp(Math.max(0.5, 1.1 * (packets()?.mostLost ?? 0)))] },
+      y: { label: "Share of arrivals [%]", range: () => [0, roundUp(Math.max(0.5, 1.1 * (packets()?.mostLost ?? 0)))] },
       series: [...both({ width: 2 }), ...both({ dash: [3, 3] }).map((it) => ({ ...it, label: "", show: false }))],
       lines: changes,
       shade: unmeasured,
@@ -88,7 +88,7 @@ export class Pictures {
       sync: "frequency",
     });
     this.step = chart(at("p-step"), {
-      x: { label: "Time since they came [s]" },
+      x: { label: "Time since the new flows started [s]" },
       y: { label: "Queue [packets]" },
       series: both({ width: 2 }),
       lines: margins(({ rest_pkts: y }) => (y === undefined ? [] : [{ y, colour: "--ink", dash: [3, 3] }])),
@@ -149,12 +149,12 @@ export class Pictures {
       this.loss.show(i + 2, on && marks);
       this.through.show(i, on, name);
     });
-    at("n-loss").textContent = marks ? "dashed: and marks" : "";
+    at("n-loss").textContent = marks ? "dashed: with marks" : "";
     this.numbers(message);
     const words = laws.filter(Boolean).map((law) => {
       const n = law.numbers;
       return `${law.label}: queue ${figures(n.queue_mean_pkts)} packets on average, ` +
-        `95 % of packets within ${figures(1e3 * n.delay_p95_s)} ms, ${figures(100 * n.drop_rate)} % dropped`;
+        `95th percentile of the delay ${figures(1e3 * n.delay_p95_s)} ms, ${figures(100 * n.drop_rate)} % dropped`;
     }).join("; ");
     this.queue.say(`Queue over time. ${words}`);
     this.delay.say(`Distribution of the queuing delay. ${words}`);
@@ -215,7 +215,7 @@ export class Pictures {
         ["gain margin", value("gain_db", (v) => `${figures(v)} dB`)],
         ["delay margin", value("delay_s", (v) => (v < 1 ? `${figures(1e3 * v)} ms` : `${figures(v)} s`))],
         ["crossover", value("crossover_rad_s", (v) => `${figures(v)} rad/s`)],
-        ["largest |1/(1 + L)|", value("sensitivity", (v) => figures(v))],
+        ["sensitivity peak", value("sensitivity", (v) => figures(v))],
       ];
     };
     at("w-bode").replaceChildren(...SIDES.filter((side) => message.laws[side]).map((side) => {
@@ -233,12 +233,12 @@ export class Pictures {
       if (law.reason) return make("p", {}, head, ` ${law.reason}`);
       const m = law.margins;
       const settles = m.settling_s === null ? "does not settle" : `settles within ${figures(m.settling_s)} s (2 %)`;
-      return make("p", {}, head, ` ${settles}; each flow has ${figures(m.window_pkts)} packets under way, ` +
-        `and needs a probability of ${figures(100 * m.probability)} %.`);
+      return make("p", {}, head, ` ${settles}; each flow has ${figures(m.window_pkts)} packets in flight ` +
+        `and needs a signal probability of ${figures(100 * m.probability)} %.`);
     }));
-    this.gain.say("Gain of the loop over frequency; the margins stand below in words.");
-    this.phase.say("Phase of the loop over frequency; the margins stand below in words.");
-    this.step.say("Queue after a tenth more flows have come, by the linear loop.");
+    this.gain.say("Gain of the loop over frequency; the margins are below in words.");
+    this.phase.say("Phase of the loop over frequency; the margins are below in words.");
+    this.step.say("Response of the queue to 10 % more flows, by the linear loop.");
   }
 
   draw_maps(message) {
@@ -282,7 +282,7 @@ export class Pictures {
       name.replaceChildren(make("i", { class: "dot" }), law.label);
       this.hello.numbers.forEach((it, i) => {
         const value = law.numbers[it.name];
-        cells[i].textContent = value === null ? "–" : figures(value * it.scale, 4);
+        cells[i].textContent = value === null ? "–" : figures(value * it.scale);
       });
     }
     this.aside();
@@ -293,7 +293,7 @@ export class Pictures {
     if (!message) return;
     const [from, to] = message.measure_s;
     const without = at("window").dataset.fluid;
-    at("window").textContent = `over ${figures(from)} to ${figures(to)} s` +
+    at("window").textContent = `from ${Number(from.toPrecision(3))} s to ${Number(to.toPrecision(3))} s` +
       (without ? ` · no fluid model: ${without}` : "");
   }
 }

@@ -57,7 +57,7 @@ impl Rounds {
         self.end_pkts = sample.delivered_pkts;
     }
 
-    /// True if the packet ends the round trip; the next one then begins and is counted.
+    /// Returns true if the packet ends the round trip; the next one then begins and is counted.
     fn update(&mut self, rate: &DeliveryRate, sample: &RateSample) -> bool {
         if rate.prior_delivered_pkts < self.end_pkts {
             return false;

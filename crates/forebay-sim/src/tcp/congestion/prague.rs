@@ -57,7 +57,7 @@ fn virtual_rtt(srtt: Span) -> Span {
 }
 
 impl Prague {
-    /// True if the window is below the threshold.
+    /// Returns true if the window is below the threshold.
     fn in_slow_start(&self) -> bool {
         self.window.cwnd < self.window.ssthresh
     }

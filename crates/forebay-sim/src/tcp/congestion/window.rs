@@ -102,7 +102,7 @@ impl WholeWindow {
         }
     }
 
-    /// True if the window is below the threshold.
+    /// Returns true if the window is below the threshold.
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }

@@ -221,15 +221,15 @@ impl Receiver {
         }
     }
 
-    /// True if a compressed ACK waits and this packet would push one of its blocks out
+    /// Returns true if a compressed ACK waits and this packet would push one of its blocks out
     /// (`tcp_sack_new_ofo_skb`).
     #[inline]
     pub(super) fn is_pushed_out_by(&self, seq: u32) -> bool {
         self.seen & COMPRESSED != 0 && self.opens_block(seq)
     }
 
-    /// True if a packet behind a gap joins none of the `EXPECTED_BLOCKS` most recently changed
-    /// blocks, and there are that many.
+    /// Returns true if a packet behind a gap joins none of the `EXPECTED_BLOCKS` most recently
+    /// changed blocks, and there are that many.
     fn opens_block(&self, seq: u32) -> bool {
         let touches = |&(start, end): &Block| seq + 1 >= start && seq <= end;
         seq > self.next

@@ -238,12 +238,12 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// True while the window is being reduced.
+    /// Returns true while the window is being reduced.
     fn reducing(&self) -> bool {
         matches!(self.state, CaState::Cwr | CaState::Recovery)
     }
 
-    /// True if the window limited the sender (`tcp_is_cwnd_limited`).
+    /// Returns true if the window limited the sender (`tcp_is_cwnd_limited`).
     #[inline(always)]
     fn is_cwnd_limited(&self) -> bool {
         let cwnd = self.congestion.cwnd_pkts();
@@ -295,7 +295,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    /// True if packets can be marked.
+    /// Returns true if packets can be marked.
     #[inline]
     fn ecn(&self) -> bool {
         self.ect != Ecn::NotEct

@@ -120,7 +120,7 @@ fn bandwidth(rate: &DeliveryRate) -> f64 {
     f64::from(rate.pkts) / rate.interval.max(Span::from_nanos(1)).as_nanos_f64()
 }
 
-/// True if the loss rate of a sample is above the limit.
+/// Returns true if the loss rate of a sample is above the limit.
 fn too_many_lost(rate: &DeliveryRate) -> bool {
     f64::from(rate.lost_since_pkts) > LOSS_SHARE * f64::from(rate.in_flight_then_pkts)
 }
@@ -370,8 +370,8 @@ impl Bbr3 {
         self.raise_slope();
     }
 
-    /// True if the next probe for bandwidth is due: two to three seconds after the last one, or
-    /// when Reno would have regained its window (section 5.3.3.5.3).
+    /// Returns true if the next probe for bandwidth is due: two to three seconds after the last
+    /// one, or when Reno would have regained its window (section 5.3.3.5.3).
     fn time_to_probe(&self, sample: &RateSample) -> bool {
         let reno_rounds = self.target_pkts().min(MOST_PROBE_ROUNDS);
         sample.now >= self.phase_at + self.probe_wait

@@ -45,9 +45,9 @@ impl HyStart {
         }
     }
 
-    /// True if slow start should end, because ACKs have arrived in one train for half a round trip
-    /// or the round-trip time has increased. `bytes_per_s` is the rate that determines the size of
-    /// segments.
+    /// Returns true if slow start should end, because ACKs have arrived in one train for half a
+    /// round trip or the round-trip time has increased. `bytes_per_s` is the rate that determines
+    /// the size of segments.
     pub fn ends_slow_start(
         &mut self,
         delay_min: Span,

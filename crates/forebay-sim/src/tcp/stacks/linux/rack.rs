@@ -104,8 +104,8 @@ impl Rack {
         (due > now).then(|| due - now)
     }
 
-    /// True if the packet was sent less than a round trip ago, so that a timeout does not mark it
-    /// lost.
+    /// Returns true if the packet was sent less than a round trip ago, so that a timeout does not
+    /// mark it lost.
     pub fn is_recent(&self, sent_at: Time, now: Time) -> bool {
         self.remaining(sent_at, Span::ZERO, now).is_some()
     }

@@ -39,7 +39,7 @@ pub struct RateSampler {
 }
 
 impl RateSampler {
-    /// True if the application limits the sender.
+    /// Returns true if the application limits the sender.
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until.is_some()
     }

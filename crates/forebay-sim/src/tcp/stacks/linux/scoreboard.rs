@@ -137,8 +137,8 @@ impl Scoreboard {
         });
     }
 
-    /// True if every packet under way was sent once, and none is marked lost or has arrived out of
-    /// order.
+    /// Returns true if every packet under way was sent once, and none is marked lost or has arrived
+    /// out of order.
     #[inline(always)]
     pub fn is_in_order(&self) -> bool {
         self.sacked_out | self.lost_out | self.retrans_out == 0

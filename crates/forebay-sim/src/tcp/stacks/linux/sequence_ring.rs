@@ -45,7 +45,7 @@ impl<T: Copy> SequenceRing<T> {
         seq as usize & self.places.len().wrapping_sub(1)
     }
 
-    /// True if the ring has a value for this packet.
+    /// Returns true if the ring has a value for this packet.
     #[inline(always)]
     fn holds(&self, seq: u32) -> bool {
         seq.wrapping_sub(self.una) < self.len()

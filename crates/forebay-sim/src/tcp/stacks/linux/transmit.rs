@@ -72,7 +72,7 @@ impl<C: CongestionControl> Linux<C> {
         self.rack.advanced = true;
     }
 
-    /// True if the application has data for which the receiver has room.
+    /// Returns true if the application has data for which the receiver has room.
     pub(super) fn has_new_data(&self) -> bool {
         self.connection.next < self.send_limit()
     }
@@ -172,7 +172,7 @@ impl<C: CongestionControl> Linux<C> {
         u32::try_from(pkts).map_or(u32::MAX, |pkts| pkts.max(least))
     }
 
-    /// True if a segment that the window would cut short is deferred until the next ACK
+    /// Returns true if a segment that the window would cut short is deferred until the next ACK
     /// (`tcp_tso_should_defer`). That happens only outside recovery, directly after another
     /// segment, and if the ACK is near or overdue.
     #[inline(always)]

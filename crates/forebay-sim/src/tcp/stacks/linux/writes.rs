@@ -54,7 +54,7 @@ impl Writes {
         }
     }
 
-    /// True if the packet that is being sent is the last one of a write.
+    /// Returns true if the packet that is being sent is the last one of a write.
     #[inline(always)]
     pub fn ends_with(&mut self, seq: u32) -> bool {
         let mut ends = false;
