@@ -58,7 +58,7 @@ help:
 	@echo "make gallery   the pictures of docs/images/gallery, from the commands of the pages that show them"
 	@echo "make site      site/: the documentation as pages with search"
 	@echo "make release-notes VERSION=0.2.0  its section of the changelog"
-	@echo "make wheel     dist/: the wheel, and the source distribution"
+	@echo "make wheel     dist/: the wheel, and the source distribution; PGO=1 optimises it for the runs of bench/train.py"
 
 run: $(STAMPS)/native
 	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
@@ -329,10 +329,20 @@ site: $(STAMPS)/native $(STAMPS)/site
 # For systems older than this one: pip install ziglang, and
 # make wheel WHEEL='--zig --compatibility manylinux_2_17'
 WHEEL ?=
+# make wheel PGO=1: twice the time, for code that is optimised for the runs of bench/train.py.
+PGO ?=
+# pip and uv install what the training runs need in the versions of the lock.
+TRAINING_LOCK := $(STAMPS)/training.txt
+TRAINED       := PIP_CONSTRAINT=$(abspath $(TRAINING_LOCK)) UV_CONSTRAINT=$(abspath $(TRAINING_LOCK))
+
+$(TRAINING_LOCK): requirements/run.lock
+	@mkdir -p $(STAMPS)
+	@sed -n 's/^\([^ #]*==[^ ;]*\).*/\1/p' $< > $@
 
 # A wheel for Linux on x86_64 has the first process of the guests.
-wheel: $(STAMPS)/native $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(GUEST))
-	$(BIN)/maturin build --release --locked --out dist $(WHEEL)
+wheel: $(STAMPS)/native $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(GUEST)) $(if $(PGO),$(TRAINING_LOCK))
+	$(if $(PGO),@sh tools/setup.sh component $(RUST_FOLDER) llvm-tools)
+	$(if $(PGO),$(TRAINED)) $(BIN)/maturin build --release --locked $(if $(PGO),--pgo) --out dist $(WHEEL)
 	$(BIN)/maturin sdist --out dist
 	@ls -l dist
 

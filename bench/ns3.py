@@ -14,10 +14,13 @@ import argparse
 import json
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from forebay._base.metrics import COST
 
 SOURCE = Path(__file__).with_name("ns3-dumbbell.cc")
 MODULES = ["core", "network", "internet", "point-to-point", "applications", "traffic-control"]
@@ -89,9 +92,9 @@ def ours(law: str, flows: int, duration_s: float) -> tuple[float, float]:
         file.write_text(text)
         forebay = str(Path(sys.executable).parent / "forebay")
         cpu_s, printed = user_cpu([forebay, "run", str(file), "--threads", "1", "--json"])
-    metrics = json.loads(printed)["metrics"]
-    packets = metrics["forwarded_packets"]
-    return packets / cpu_s, packets / metrics["user_cpu_s"]
+    run = json.loads(printed)
+    packets = run["metrics"]["forwarded_packets"]
+    return packets / cpu_s, packets / run["costs"][COST]
 
 
 def main() -> int:
@@ -100,6 +103,7 @@ def main() -> int:
     parser.add_argument("--flows", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=100.0, help="simulated here")
     parser.add_argument("--ns3-seconds", type=float, default=5.0, help="simulated by ns-3")
+    parser.add_argument("--pairs", type=int, default=3, help="runs of each")
     args = parser.parse_args()
     if shutil.which("g++") is None or not Path("/usr/include/ns3").exists():
         print("not compared: ns-3 is not here (apt-get install libns3-dev g++)")
@@ -109,13 +113,22 @@ def main() -> int:
         libraries = [f"-lns3-{module}" for module in MODULES]
         subprocess.run(["g++", "-O2", "-o", program, SOURCE, *libraries], check=True)
         print(f"thousand packets per second of user CPU, {args.flows} flows of CUBIC")
-        print(f"{'queue':10} {'Forebay':>9} {'engine':>9} {'ns-3':>7} {'ratio':>7}")
+        print(f"{'queue':10} {'Forebay':>9} {'engine':>9} {'ns-3':>7}  engine/ns-3 (range)")
         for law, queue in QUEUES.items():
-            whole, engine = ours(law, args.flows, args.seconds)
-            ns3 = theirs(program, queue, args.flows, args.ns3_seconds)
+            # They take turns, so that both meet the same load of the machine.
+            pairs = [
+                (
+                    *ours(law, args.flows, args.seconds),
+                    theirs(program, queue, args.flows, args.ns3_seconds),
+                )
+                for _ in range(args.pairs)
+            ]
+            whole, engine, ns3 = (statistics.median(column) for column in zip(*pairs, strict=True))
+            ratios = [engine_rate / ns3_rate for _, engine_rate, ns3_rate in pairs]
             print(
-                f"{law:10} {whole / 1e3:9.0f} {engine / 1e3:9.0f} {ns3 / 1e3:7.1f} "
-                f"{whole / ns3:7.0f}"
+                f"{law:10} {whole / 1e3:9.0f} {engine / 1e3:9.0f} {ns3 / 1e3:7.1f}  "
+                f"{statistics.median(ratios):.0f} ({min(ratios):.0f} to {max(ratios):.0f})",
+                flush=True,
             )
     return 0
 

@@ -1,17 +1,18 @@
-"""Measure speed in forwarded packets per second of user CPU time.
+"""Measure speed in user CPU time per packet that the bottleneck forwards.
 
     python bench/speed.py --reference ../shared/reference
     python bench/speed.py --before PATH/simulate
 
-With ``--reference`` the table compares Forebay with real ns-2 in case A of the reference: 45
-Mbit/s, 100 ms, packets of 500 bytes, RED, an access link for each flow, 100 s. Forebay's time is
-that of the whole process (``forebay run --json`` with Python's start) and that of the engine
-alone. The time that ns-2 needs to set up its nodes grows with the square of their number; a run of
-no length measures it, and it does not count. The table shows the best of a few runs, because
-machines are shared and noisy: only the ratio is a result.
+With ``--reference`` the example ``simulate`` and real ns-2 take turns with cases of the reference:
+45 Mbit/s, packets of 500 bytes, RED, and an access link for each flow. The time that ns-2 needs to
+set up its nodes grows with the square of their number; a run of no length measures it, and it does
+not count. A further table has the time and the memory of ``forebay run`` over the number of flows.
 
 With ``--before`` the example ``simulate`` and the same example of another version take turns with
-each case of ``costs.py``, so that both meet the same load of the machine.
+each case of ``costs.py``.
+
+Programs that take turns meet the same load of the machine, so that the median of their ratios is a
+result even where a time is not.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -29,7 +31,16 @@ from pathlib import Path
 import costs
 import ns2
 
+from forebay._base.metrics import COST
+
 CASE_A = {"aqm": "RED", "gentle": 1, "min": 15, "max": 785, "maxp": 0.01, "wq": 0.002}
+#: Cases that ns-2 runs, by their differences from case A, and their simulated time in seconds.
+NS2_CASES: dict[str, dict[str, object]] = {
+    "100 flows": {"nftp": 100},
+    "21 round trips": {"nftp": 100, "rtts": " ".join(map(str, costs.ROUND_TRIPS_MS))},
+    "2000 flows": {"nftp": 2000},
+}
+NS2_S = 10
 #: Length of the runs of `over_flows`, in packets at the link's rate.
 PACKETS = 5e6
 
@@ -47,35 +58,15 @@ def forebay_run(params: dict[str, object], duration_s: float) -> dict[str, float
             text=True,
         )
         assert process.stdout is not None
-        metrics = json.loads(process.stdout.read())["metrics"]
+        run = json.loads(process.stdout.read())
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     return {
-        "packets": metrics["forwarded_packets"],
-        "drop_rate": metrics["drop_rate"],
-        "whole_s": usage.ru_utime,
-        "engine_s": metrics["user_cpu_s"],
+        "packets": run["metrics"]["forwarded_packets"],
+        "drop_rate": run["metrics"]["drop_rate"],
+        "engine_s": run["costs"][COST],
         "peak_kb": usage.ru_maxrss,
     }
-
-
-def beside_ns2(script: Path, repeats: int) -> None:
-    """Print the comparison with ns-2."""
-    print("million packets per second of user CPU")
-    print(f"{'flows':>6} {'Forebay':>10} {'engine':>10} {'ns-2':>10} {'ratio':>7}")
-    for flows in (100, 2000):
-        params = {**CASE_A, "nftp": flows}
-        ours = [forebay_run(params, 100) for _ in range(repeats)]
-        whole = max(r["packets"] / r["whole_s"] for r in ours) / 1e6
-        engine = max(r["packets"] / r["engine_s"] for r in ours) / 1e6
-        theirs = float("nan")
-        if shutil.which("ns"):
-            setup_s, run_s = (
-                min(ns2.run(script, {**params, "T": t}, seed=1).user_cpu_s for _ in range(repeats))
-                for t in (0.01, 100)
-            )
-            theirs = ours[0]["packets"] / (run_s - setup_s) / 1e6
-        print(f"{flows:6} {whole:10.2f} {engine:10.2f} {theirs:10.2f} {whole / theirs:7.1f}")
 
 
 def over_flows(rate_bps: float, repeats: int) -> None:
@@ -96,27 +87,56 @@ def over_flows(rate_bps: float, repeats: int) -> None:
         print(f"{flows:6} {per_packet_ns:14.0f} {per_arrival_ns:12.0f} {per_flow:15.0f}")
 
 
-def user_cpu_s(simulate: Path, file: Path) -> float:
-    """Return the user CPU time of one run of a scenario, in seconds."""
-    process = subprocess.Popen([simulate, file], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_utime
+def simulated(simulate: Path, scenario: str) -> tuple[float, int]:
+    """Run a scenario; return the user CPU time in seconds, and the forwarded packets."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "case.toml"
+        file.write_text(scenario)
+        process = subprocess.Popen([simulate, file], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        printed = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    packets = re.search(r"forwarded_packets\s+(\d+)", printed)
+    if packets is None:
+        raise SystemExit(f"{simulate} failed")
+    return usage.ru_utime, int(packets[1])
 
 
-def compare_in_turns(before: Path, repeats: int) -> None:
+def print_ratios(name: str, ratios: list[float]) -> None:
+    """Print the median and the range of ratios."""
+    ratio = statistics.median(ratios)
+    print(f"{name:22} {ratio:6.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+
+
+def compare_with_ns2(script: Path, repeats: int) -> None:
+    """Print the ratio of user CPU times per packet of ns-2 and Forebay for each case."""
+    print(f"{'':22} ns-2/Forebay: median and range of {repeats} pairs")
+    for name, more in NS2_CASES.items():
+        params = {**CASE_A, **more}
+        whole = ns2.scenario({**params, "T": NS2_S}, (NS2_S / 2, NS2_S))
+        setup_s = min(ns2.run(script, {**params, "T": 0.01}, seed=1).user_cpu_s for _ in range(3))
+        ratios = []
+        for _ in range(repeats):
+            cpu_s, packets = simulated(costs.SIMULATE, whole)
+            theirs = ns2.run(script, {**params, "T": NS2_S}, seed=1)
+            departed = theirs.counters[-1][2]
+            ratios.append((theirs.user_cpu_s - setup_s) / departed / (cpu_s / packets))
+        print_ratios(name, ratios)
+
+
+def compare_versions(before: Path, repeats: int) -> None:
     """Print the ratio of user CPU times of another version and this one for each case."""
     cases = dict.fromkeys(case for bound in costs.BOUNDS for case in (bound.base, bound.case))
     print(f"{'':22} before/after: median and range of {repeats} pairs")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "case.toml"
-        for case in cases:
-            file.write_text(case.scenario(40.0 * costs.RATE_MBPS / case.rate_mbps))
-            ratios = sorted(
-                user_cpu_s(before, file) / user_cpu_s(costs.SIMULATE, file) for _ in range(repeats)
-            )
-            median = statistics.median(ratios)
-            print(f"{case.name:22} {median:6.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+    for case in cases:
+        # As many packets in each case.
+        scenario = case.scenario(40.0 * costs.RATE_MBPS / case.rate_mbps)
+        ratios = [
+            simulated(before, scenario)[0] / simulated(costs.SIMULATE, scenario)[0]
+            for _ in range(repeats)
+        ]
+        print_ratios(case.name, ratios)
 
 
 def main() -> None:
@@ -125,12 +145,13 @@ def main() -> None:
     compared = parser.add_mutually_exclusive_group(required=True)
     compared.add_argument("--reference", type=Path, help="folder of the Tcl script")
     compared.add_argument("--before", type=Path, help="the example as another version built it")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=7, help="pairs, or runs of which one counts")
     args = parser.parse_args()
     if args.before:
-        compare_in_turns(args.before, args.repeats)
+        compare_versions(args.before, args.repeats)
         return
-    beside_ns2(args.reference / "ns2-dumbbell.tcl", args.repeats)
+    if shutil.which("ns"):
+        compare_with_ns2(args.reference / "ns2-dumbbell.tcl", args.repeats)
     for rate_bps in (1e9, 10e9):
         over_flows(rate_bps, args.repeats)
 

@@ -144,6 +144,8 @@ component() {
 	for part; do
 		name=$part
 		[ "$part" = clippy ] && name=cargo-clippy
+		# Rust keeps these tools in a folder that is not in the path.
+		[ "$part" = llvm-tools ] && name=$(rustc --print target-libdir)/../bin/llvm-profdata
 		"$name" --version >/dev/null 2>&1 && continue
 		if [ ! -x "$folder/bin/rustup" ]; then
 			echo "missing: $part; with rustup: rustup component add $part" >&2

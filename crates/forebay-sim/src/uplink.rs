@@ -120,7 +120,8 @@ pub mod testing {
         /// Returns the segments that were sent since the last call.
         pub fn take(&mut self) -> Vec<TcpSegment> {
             let mut segments = Vec::new();
-            self.arrivals.take_before(Time::NEVER, |_, packet, _| {
+            let end = Time::ZERO + Span::from_secs(100_000);
+            self.arrivals.take_before(end, |_, packet, _| {
                 let packet = packet.unpack();
                 segments.push(TcpSegment {
                     push: packet.flags.push(),
@@ -129,7 +130,7 @@ pub mod testing {
                     cwr: packet.flags.ecn_signal(),
                     ecn: packet.traffic_class.ecn(),
                 });
-                Time::NEVER
+                end
             });
             segments
         }

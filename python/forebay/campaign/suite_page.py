@@ -19,8 +19,9 @@ from forebay._native import __version__
 from forebay.campaign.suite import SUITE_METRICS, advice, unbeaten
 from forebay.campaign.suite_scenarios import designs
 from forebay.report import parts, result_files, style
-from forebay.report.pages import FIGURES, PageFigure, publish_page
+from forebay.report.pages import PageFigure, publish_page
 from forebay.report.plot import Plot, one_panel, styled
+from forebay.report.sheet import FIGURES
 from forebay.report.tables import Table, cells_table
 from forebay.report.templates import markdown as page_markdown
 

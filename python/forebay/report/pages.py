@@ -19,7 +19,7 @@ from forebay._base.publication import publication, write
 from forebay.experiment import descriptions
 from forebay.report import tables
 from forebay.report.answers import answers, describe
-from forebay.report.sheet import Sheet
+from forebay.report.sheet import FIGURES, Sheet
 from forebay.report.tables import Differences
 from forebay.report.templates import html
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from forebay.report.moving import MovingFigures
     from forebay.report.plot import Plot
     from forebay.report.tables import Table
-
-#: Name of the folder of figures next to a page.
-FIGURES = "figures"
 
 
 @dataclass

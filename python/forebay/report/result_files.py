@@ -18,8 +18,7 @@ from forebay._base.publication import check_folder, publish
 from forebay._native import __version__
 from forebay.experiment import descriptions, steady_state
 from forebay.report import tables
-from forebay.report.pages import FIGURES
-from forebay.report.sheet import Sheet
+from forebay.report.sheet import FIGURES, Sheet
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 #: Tolerance in seconds for comparisons of times.
 TINY_S = 1e-9
+#: Name of the folder of figures next to a page.
+FIGURES = "figures"
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,18 @@ def test_a_quick_command_loads_no_module_that_is_slow_to_load(
     assert done.stderr == f"{needed}\n"
 
 
+def test_a_run_without_a_page_loads_nothing_that_draws(scenario: Path) -> None:
+    program = (
+        "import sys; from forebay.cli.main import run_command;"
+        f"assert run_command(['run', {str(scenario)!r}, '--json', '--seeds', '1']) == 0;"
+        "print([m for m in ('scipy', 'matplotlib', 'jinja2') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
 def test_the_package_is_the_command() -> None:
     words = [sys.executable, "-m", "forebay", "--version"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
