@@ -48,7 +48,7 @@ STATE = {
 #: The qdiscs whose state changes at fixed times only, with the state variable that shows it.
 PERIODIC = {"pie": "p", "dualpi2": "p_root"}
 PACKET_BYTES = 1500
-#: A sample is at most so late: a process of the guest takes 256 ns for each look at the clock.
+#: A sample takes at most this time: a process of the guest needs 256 ns for each look at the clock.
 LATE_NS = 1500
 MILLISECOND = 10**6
 #: CoDel's clock has 32 bits, in units of 1024 ns.
@@ -97,6 +97,9 @@ class Vector:
         Time between two samples of the law's state.
     middle_ns : int, optional
         Time of the guest's clock in the middle of the run; by default the run starts at once.
+    change : (float, int), optional
+        Time since the start of the arrivals in seconds at which the link's rate changes, and the
+        new rate.
     """
 
     law: str
@@ -106,6 +109,7 @@ class Vector:
     buffer: str = "5000p"
     sample_ns: int = 50_013_000
     middle_ns: int | None = None
+    change: tuple[float, int] | None = None
 
 
 #: Not ECN-capable, ECT(1), ECT(0).
@@ -122,10 +126,12 @@ CODEL_PHASES = (
     Phase(1.3, 1.5, (ECT0,), burst=40),
     Phase(0.5, 0.5),
 )
-#: Light load, overload, a load near the link's rate, and a burst that lasts for seconds.
+#: Light load, a burst whose packets pass while PIE's burst allowance lasts, overload, a load near
+#: the link's rate, and a burst that lasts for seconds.
 PIE_PHASES = (
     Phase(0.7, 1.0, MIXED),
-    Phase(1.3, 2.0),
+    Phase(1.5, 0.4, burst=100),
+    Phase(1.2, 1.6),
     Phase(0.3, 1.5, (ECT0,)),
     Phase(1.0, 5.0, (ECT0,), burst=8),
     Phase(0.1, 1.0),
@@ -158,13 +164,16 @@ VECTORS = {
         seed=5,
         rate_bps=1_000_000,
     ),
-    "pie": Vector('kind = "pie"', PIE_PHASES, seed=6, rate_bps=2_000_000, sample_ns=MILLISECOND),
+    "pie": Vector(
+        'kind = "pie"', PIE_PHASES, seed=6, rate_bps=2_000_000, sample_ns=16 * MILLISECOND
+    ),
     "pie-departure-rate": Vector(
         'kind = "pie"\nestimator = "linux-departure-rate"',
         PIE_PHASES,
         seed=7,
         rate_bps=2_000_000,
-        sample_ns=MILLISECOND,
+        sample_ns=16 * MILLISECOND,
+        change=(2.0, 1_500_000),
     ),
     # Small gains and a long target keep the probability below 10 %, where PIE marks, for long.
     "pie-marks": Vector(
@@ -172,10 +181,10 @@ VECTORS = {
         (Phase(1.0, 9.0, (ECT0,), burst=20), Phase(0.2, 0.5, (ECT0,))),
         seed=10,
         rate_bps=2_000_000,
-        sample_ns=MILLISECOND,
+        sample_ns=16 * MILLISECOND,
     ),
     "dualpi2": Vector(
-        'kind = "dualpi2"', PIE_PHASES, seed=8, rate_bps=2_000_000, sample_ns=MILLISECOND
+        'kind = "dualpi2"', PIE_PHASES, seed=18, rate_bps=2_000_000, sample_ns=8 * MILLISECOND
     ),
     # Without a step, the coupled probability alone marks the packets of the low latency queue.
     "dualpi2-l4s": Vector(
@@ -183,7 +192,7 @@ VECTORS = {
         tuple(replace(of, ecn=(ECT1,), burst=0) for of in PIE_PHASES),
         seed=9,
         rate_bps=2_000_000,
-        sample_ns=MILLISECOND,
+        sample_ns=8 * MILLISECOND,
     ),
 }
 
@@ -210,6 +219,11 @@ def arrivals(vector: Vector) -> Iterator[tuple[int, int, int]]:
 
 def scenario(vector: Vector, start_ns: int, end_ns: int) -> str:
     """Return the scenario of a vector."""
+    change = ""
+    if vector.change is not None:
+        time_s, rate_bps = vector.change
+        time_ns = start_ns + round(time_s * 1e9)
+        change = f'[[at]]\ntime = "{time_ns}ns"\nset = {{ "bottleneck.rate" = "{rate_bps}bit/s" }}'
     return f"""
 duration = "{end_ns}ns"
 measure  = ["0s", "{end_ns}ns"]
@@ -228,6 +242,8 @@ start = "{start_ns}ns"
 
 [[law]]
 {vector.law}
+
+{change}
 
 [kernel]
 shaper = "htb"
@@ -360,16 +376,19 @@ def after_updates(
 
 
 def clear_of(packets: Sequence[Packet], at_ns: int) -> bool:
-    """Return True if no packet left about when a sample was taken, so that their order is known."""
-    left = (packet.left_ns for packet in packets if packet.left_ns is not None)
-    return all(abs(left_ns - at_ns) > LATE_NS for left_ns in left)
+    """Return True if no packet arrived or left while a sample was taken.
+
+    Otherwise their order is unknown, and the sample may have delayed the packet.
+    """
+    times = (at for packet in packets for at in (packet.arrived_ns, packet.left_ns))
+    return all(time_ns is None or not 0 <= time_ns - at_ns <= LATE_NS for time_ns in times)
 
 
 def write(name: str, vector: Vector, folder: Path = FOLDER) -> None:
     """Record a vector, and write it into a folder."""
     packets = list(arrivals(vector))
-    # A vector that starts at once leaves time for the first updates of a law.
-    start_ns = 1000 * MILLISECOND
+    # The first updates of a law come earlier, and bursts do not arrive when samples are taken.
+    start_ns = 1_000_417_000
     if vector.middle_ns is not None:
         start_ns = vector.middle_ns - packets[-1][0] // 2
     files = run(vector, packets, start_ns)
@@ -403,6 +422,7 @@ def write(name: str, vector: Vector, folder: Path = FOLDER) -> None:
         # The vector begins with an update before the first arrival.
         first_ns -= ((first_ns - judged[0].arrived_ns) // period_ns + 1) * period_ns
         head |= {"first_update_ns": first_ns, "update_period_ns": period_ns}
+        assert all(clear_of(judged, at_ns) for at_ns, _ in states), "use another seed"
         after = after_updates(states, first_ns, period_ns)
         lines += [",".join(map(str, state.values())) for state in after]
     elif kind in STATE and vector.middle_ns is None:
