@@ -63,10 +63,13 @@ pub fn baseline() -> &'static LawSpec {
 }
 
 #[cfg(test)]
+pub(crate) mod recorded;
+
+#[cfg(test)]
 pub(crate) mod testing {
     use crate::law::{Ecn, Law, PacketMeta, QueueView, Signal};
     use crate::periodic::{Controller, Sample};
-    use forebay_units::{Bytes, Rate, Rng, Site, Span, Time};
+    use forebay_units::{Bytes, Rate, Site, Span, Time};
 
     /// Returns pi-pd's bottleneck: 30 Mbit/s, and a buffer of 800 packets of 1000 bytes.
     pub fn site() -> Site {
@@ -108,62 +111,5 @@ pub(crate) mod testing {
             }
         });
         probe.unwrap_or_else(|| panic!("no probe {name}"))
-    }
-
-    /// A period of Poisson arrivals.
-    #[derive(Clone, Debug)]
-    pub struct Phase {
-        /// The arrival rate over the rate at which the link can send.
-        pub load: f64,
-        /// The length of the period in milliseconds.
-        pub ms: u64,
-        /// The fraction of packets that are ECN-capable.
-        pub ect: f64,
-    }
-
-    /// Generates up to seven periods of arrivals.
-    pub fn phases() -> impl proptest::strategy::Strategy<Value = Vec<Phase>> {
-        use proptest::prelude::*;
-        let ect = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0f64];
-        let phase = (0.0..2.5f64, 1u64..3000, ect);
-        proptest::collection::vec(
-            phase.prop_map(|(load, ms, ect)| Phase { load, ms, ect }),
-            1..8,
-        )
-    }
-
-    /// An event at a queue.
-    #[derive(Clone, Copy, Debug)]
-    pub enum Event {
-        /// A packet arrives.
-        Arrival { bytes: u32, ect: bool },
-        /// The link asks for a packet.
-        Service,
-    }
-
-    /// Returns the events, with times in nanoseconds, at a link that asks for a packet every 800
-    /// us. Nine of ten arrivals have the full packet size.
-    pub fn load(seed: u64, phases: &[Phase]) -> Vec<(u64, Event)> {
-        let mut rng = Rng::new(seed, "load");
-        let mut events = Vec::new();
-        let mut start = 0;
-        for phase in phases {
-            let end = start + phase.ms * 1_000_000;
-            let mut at = start as f64;
-            loop {
-                at += rng.exponential(800_000.0 / phase.load.max(1e-6));
-                if at >= end as f64 {
-                    break;
-                }
-                let bytes = if rng.chance(0.9) { 1500 } else { 90 };
-                let ect = rng.chance(phase.ect);
-                events.push((at as u64, Event::Arrival { bytes, ect }));
-            }
-            start = end;
-        }
-        let services = (1..start / 800_000).map(|k| (800_000 * k, Event::Service));
-        events.extend(services);
-        events.sort_by_key(|(at, _)| *at);
-        events
     }
 }

@@ -266,7 +266,8 @@ fn kernels_queue(
     network::enter(network::FAR)?;
     let far = Tap::new()?;
     network::enter(network::ROUTER)?;
-    Kernels::new(index, parent, near, far, traffic, held)
+    let kind = qdisc.words.split_whitespace().next().unwrap_or_default();
+    Kernels::new((index, kind), parent, near, far, traffic, held)
 }
 
 /// TC_H_ROOT (linux/pkt_sched.h).
@@ -343,8 +344,9 @@ impl Run<'_> {
                 self.watch(ours.device(), Ready::Bottleneck)?;
                 hosts.outcome.probes = ours.probes();
             }
-            GuestBottleneck::Kernels(_) => {}
+            GuestBottleneck::Kernels(kernels) => hosts.outcome.probes = kernels.probes(),
         }
+        hosts.outcome.started_ns = self.clock.start_ns();
         if scenario.windows {
             hosts.outcome.probes.push("in_flight_pkts".to_owned());
         }

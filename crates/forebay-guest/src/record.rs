@@ -137,6 +137,9 @@ pub(crate) fn u64_at(row: &[u8], at: usize) -> u64 {
 pub struct RunRecord {
     /// `uname -r` of the guest.
     pub kernel: String,
+    /// The start of the run on the guest's CLOCK_MONOTONIC, in ns.
+    #[serde(default)]
+    pub started_ns: u64,
     /// The error with which the run failed; empty where it succeeded.
     pub failure: String,
     /// The names of the state variables in the rows of samples.

@@ -45,7 +45,9 @@ impl BlockStore {
             ce_pkts,
             ..AckOptions::default()
         };
-        slot.blocks[..blocks.len()].copy_from_slice(blocks);
+        for (copy, block) in slot.blocks.iter_mut().zip(blocks) {
+            *copy = *block;
+        }
         Some(match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;

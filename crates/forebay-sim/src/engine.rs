@@ -483,8 +483,10 @@ fn event_queue<T: Copy>(
         true => lines,
         false => LineCounts::default(),
     };
+    // Each link may add an event for each packet; more buckets would reach less far.
+    let links = scenario.links.len() as u64;
     EventQueue::new(
-        Span::from_nanos(whole_u64(1e9 / packets_per_sec)),
+        Span::from_nanos(whole_u64(1e9 / packets_per_sec)) / links.clamp(1, 4),
         rtts.max().unwrap_or_default().max(Span::from_millis(500)),
         lines,
         network.fetches(),

@@ -139,10 +139,10 @@ def one_of(names: Iterable[str], name: object = "") -> str:
     str
         For example "one of codel, pie (did you mean "pie"?)"; a single name stands for itself.
     """
-    known = list(names)
-    if len(known) == 1:
-        return known[0]
-    return f"one of {', '.join(known)}{hint(str(name), known)}"
+    choices = list(names)
+    if len(choices) == 1:
+        return choices[0]
+    return f"one of {', '.join(choices)}{hint(str(name), choices)}"
 
 
 #: A word of a command line, with its quotes.

@@ -360,11 +360,11 @@ def _params(law: str) -> list[str]:
 
 def _check_keys(law: str, goals: list[str], settings: Mapping[str, str]) -> None:
     """Raise `ParameterError` for a key that is neither a goal nor a parameter."""
-    known = [*goals, *(name for name in _params(law) if name not in goals)]
+    names = [*goals, *(name for name in _params(law) if name not in goals)]
     for key in settings:
-        if key not in known:
+        if key not in names:
             reason = f"{law} has no such goal or parameter"
-            raise ParameterError("overrides", key, one_of(known, key), reason=reason)
+            raise ParameterError("overrides", key, one_of(names, key), reason=reason)
 
 
 def _impossible_gains(

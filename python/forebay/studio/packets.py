@@ -180,7 +180,9 @@ def warnings(plan: Plan, runs: list[Run]) -> list[str]:
     """
     point = plan.points[0]
     groups = [(0, point, point.laws[run.law], [run]) for run in runs]
-    return [f"{warning.law}: {warning.text}" for warning, _ in steady_state.warnings(groups)]
+    return [
+        f"{title_of(warning.law)}: {warning.text}" for warning, _ in steady_state.warnings(groups)
+    ]
 
 
 def numbers() -> list[dict[str, Any]]:

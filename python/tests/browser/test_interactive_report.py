@@ -152,11 +152,11 @@ def test_a_curve_that_is_switched_off_is_gone(page: Any) -> None:
     queue.get_by_role("button", name="3", exact=True).click()
     assert colours(queue.locator(".u-wrap canvas").first, blue) > 50
     assert "seed 3" in queue.locator(".reading").first.inner_text()
-    law = queue.get_by_role("button", name="pi", exact=True)
+    law = queue.get_by_role("button", name="PI", exact=True)
     law.click()
     assert law.get_attribute("aria-pressed") == "false"
     assert queue.locator(".u-wrap").count() == 1
-    assert queue.locator(".reading b").all_inner_texts() == ["droptail"]
+    assert queue.locator(".reading b").all_inner_texts() == ["DropTail"]
     law.press("Enter")
     assert queue.locator(".u-wrap").count() == 2
     queue.get_by_role("button", name="overlay").click()

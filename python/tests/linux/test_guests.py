@@ -332,6 +332,27 @@ def mean(result: forebay.Result, metric: str) -> float:
 
 
 @needs_guest
+@pytest.mark.parametrize(
+    ("law", "names"),
+    [
+        ('kind = "codel"', ["count", "signalling", "delay"]),
+        ('kind = "pie"', ["p", "delay"]),
+        ('kind = "pi2"\nqueue = "dualpi2"', ["p_root"]),
+    ],
+)
+def test_samples_have_the_state_that_the_kernels_qdisc_reports(law: str, names: list[str]) -> None:
+    text = scenario(FTP.format(flows=4), law=law).replace('"150p"', '"150p"\necn = true')
+    samples = forebay.run(text, engine="kernel").samples
+    for name in names:
+        values = samples[name]
+        assert values.null_count() == 0, name
+        assert values.max() > 0, name
+    # TCP fills the queue, and a probability of four flows is small.
+    for name in {"p", "p_root"} & set(names):
+        assert samples.filter(pl.col("time_s") > 4)[name].mean() < 0.2
+
+
+@needs_guest
 def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
     text = scenario(FTP.format(flows=5), law='kind = "pie"')
     first, second = (forebay.run(text, engine="kernel") for _ in range(2))

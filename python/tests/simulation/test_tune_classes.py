@@ -117,7 +117,7 @@ def test_the_command_takes_classes(cli: Cli) -> None:
         ({"rtt": "20ms,80ms,", "senders": "cubic"}, 'rtt: "" is not valid; expected a time'),
         ({"rtt": RTTS, "senders": "cubic,reno"}, 'senders: "cubic,reno": 2 values, but'),
         ({"rtt": RTTS, "flows": "2..30"}, 'flows: "2..30": there are 3 classes; expected one'),
-        ({"senders": "cubic,bbr"}, 'senders: "bbr" is not valid; expected reno,'),
+        ({"senders": "cubic,bbr"}, 'senders: "bbr" is not valid; expected one of reno,'),
     ],
 )
 def test_bad_classes_are_one_line(given: dict[str, str], said: str) -> None:

@@ -277,20 +277,9 @@ impl<P: Packet + Send> Cake<P> {
         }
     }
 
-    /// Records the length of a queue that may have grown. Of equally long queues, the one of the
-    /// first tin loses a packet, and within a tin the one that was used first.
-    fn note_growth(&mut self, tin: usize, number: usize) {
-        let queue = self.tins[tin].queue(number);
-        let rank = QUEUES * tin + queue.opened;
-        let length = (queue.band.len_bytes(), queue.band.len_packets());
-        self.longest.grow(rank, length);
-    }
-
-    /// Updates the counts of packets and bytes after a queue has changed. `before` is its length
-    /// before the change.
-    fn recount(&mut self, tin: usize, number: usize, before: (u32, u64)) {
-        let band = &self.tins[tin].queue(number).band;
-        let now = (band.len_packets(), band.len_bytes());
+    /// Updates the counts of packets and bytes after the length of a queue has changed from `before`
+    /// to `now`.
+    fn recount(&mut self, tin: usize, before: (u32, u64), now: (u32, u64)) {
         let tin = &mut self.tins[tin];
         tin.packets = tin.packets + now.0 - before.0;
         tin.bytes = tin.bytes + now.1 - before.1;
@@ -339,12 +328,15 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
                 sink.dropped(now, packet, DropReason::Forced, class_of(tin));
             }
         }
-        let holds_packets = queue.band.len_packets() > 0;
+        let after = (queue.band.len_packets(), queue.band.len_bytes());
+        let rank = QUEUES * tin + queue.opened;
         let timeout = queue.band.poll_timeout();
-        self.recount(tin, number, before);
+        self.recount(tin, before, after);
         self.bands.note_timeout(timeout);
-        if holds_packets {
-            self.note_growth(tin, number);
+        if after.0 > 0 {
+            // Of equally long queues, the one of the first tin loses a packet, and within a tin the
+            // one that was used first.
+            self.longest.grow(rank, (after.1, after.0));
             self.join_round(tin, number);
         }
         while self.bands.is_exceeded(self.packets, self.bytes) {

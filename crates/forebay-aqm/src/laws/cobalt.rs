@@ -360,207 +360,91 @@ impl FluidLaw for Cobalt {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::testing::{load, packet, phases, probed, site, view, Event, Phase};
+    use crate::laws::recorded::{judge_departures, Fate, Vector};
+    use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::Params;
-    use proptest::prelude::{proptest, ProptestConfig};
-    use std::collections::VecDeque;
 
-    /// The kernel's functions `cobalt_*`, transcribed line by line: signed time and 32-bit
-    /// fractions.
-    #[derive(Default)]
-    struct Kernel {
-        interval: i64,
-        target: i64,
-        mtu_time: i64,
-        count: u32,
-        rec_inv_sqrt: u32,
-        drop_next: i64,
-        blue_timer: i64,
-        p_drop: u32,
-        dropping: bool,
-    }
-
-    impl Kernel {
-        fn invsqrt(&mut self, count: u32) {
-            self.rec_inv_sqrt = match count {
-                0 | 1 => u32::MAX,
-                4 => (1 << 31) - 1,
-                2..16 => (4_294_967_296.0 / f64::from(count).sqrt()).round() as u32,
-                _ => {
-                    let invsqrt = u64::from(self.rec_inv_sqrt);
-                    let invsqrt2 = (invsqrt * invsqrt) >> 32;
-                    let val = (3u64 << 32).wrapping_sub(u64::from(count) * invsqrt2) >> 2;
-                    (val.wrapping_mul(invsqrt) >> (32 - 2 + 1)) as u32
-                }
-            };
-        }
-
-        fn control(&self, t: i64) -> i64 {
-            t + ((self.interval as u64 * u64::from(self.rec_inv_sqrt)) >> 32) as i64
-        }
-
-        fn full(&mut self, now: i64) {
-            if now - self.blue_timer > self.target {
-                let (sum, wrapped) = self.p_drop.overflowing_add(1 << 24);
-                self.p_drop = if wrapped { u32::MAX } else { sum };
-                self.blue_timer = now;
-            }
-            self.dropping = true;
-            self.drop_next = now;
-            if self.count == 0 {
-                self.count = 1;
-            }
-        }
-
-        fn empty(&mut self, now: i64) {
-            if self.p_drop > 0 && now - self.blue_timer > self.target {
-                if self.p_drop < 1 << 20 {
-                    self.p_drop = 0;
-                } else {
-                    self.p_drop -= 1 << 20;
-                }
-                self.blue_timer = now;
-            }
-            self.dropping = false;
-            if self.count > 0 && now - self.drop_next >= 0 {
-                self.count -= 1;
-                self.invsqrt(self.count);
-                self.drop_next = self.control(self.drop_next);
-            }
-        }
-
-        /// Returns whether the packet is dropped, and whether it was marked before.
-        fn should_drop(
-            &mut self,
-            now: i64,
-            sojourn: i64,
-            ect: bool,
-            rng: &mut Rng,
-        ) -> (bool, bool) {
-            let (mut drop, mut marked) = (false, false);
-            let mut schedule = now - self.drop_next;
-            let over_target = sojourn > self.target && sojourn > self.mtu_time * 4;
-            let mut count = self.count;
-            let mut next_due = count != 0 && schedule >= 0;
-            if over_target {
-                if !self.dropping {
-                    self.dropping = true;
-                    self.drop_next = self.control(now);
-                }
-                if count == 0 {
-                    count = 1;
-                }
-            } else if self.dropping {
-                self.dropping = false;
-            }
-            if next_due && self.dropping {
-                marked = ect;
-                drop = !marked;
-                count += 1;
-                self.invsqrt(count);
-                self.drop_next = self.control(self.drop_next);
-                schedule = now - self.drop_next;
-            } else {
-                while next_due {
-                    count -= 1;
-                    self.invsqrt(count);
-                    self.drop_next = self.control(self.drop_next);
-                    schedule = now - self.drop_next;
-                    next_due = count != 0 && schedule >= 0;
-                }
-            }
-            if self.p_drop > 0 && !drop && ((rng.next_u64() >> 32) as u32) < self.p_drop {
-                drop = true;
-            }
-            self.count = count;
-            if count == 0 {
-                self.drop_next = now + self.interval;
-            } else if schedule > 0 && !drop {
-                self.drop_next = now;
-            }
-            (drop, marked)
-        }
-    }
-
-    /// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random
-    /// numbers. Returns the number of CoDel's signals, and the highest probability of BLUE.
-    fn side_by_side(seed: u64, phases: &[Phase], limit: usize) -> (usize, f64) {
-        let mut law = CobaltParams::defaults().build(&site(), 0).unwrap();
-        // A packet of 1000 bytes at 30 Mbit/s.
-        let mut kernel = Kernel {
-            interval: 100_000_000,
-            target: 5_000_000,
-            mtu_time: 266_666,
-            ..Kernel::default()
-        };
-        let mut rng = Rng::new(seed, "draws");
-        let mut queue: VecDeque<(u64, u32, bool)> = VecDeque::new();
-        let (mut signals, mut most_blue) = (0, 0.0f64);
-        for (now_ns, event) in load(seed, phases) {
-            let (now, at) = (Time::from_nanos(now_ns), now_ns as i64);
-            match event {
-                Event::Arrival { .. } if queue.len() >= limit => {
-                    law.on_overflow(now, &view(queue.len() as u32));
-                    kernel.full(at);
-                }
-                Event::Arrival { bytes, ect } => queue.push_back((now_ns, bytes, ect)),
-                Event::Service => loop {
-                    let Some((arrived, bytes, ect)) = queue.pop_front() else {
-                        law.on_idle(now, &view(0));
-                        kernel.empty(at);
-                        break;
-                    };
-                    let p = PacketMeta {
-                        signal: if ect { Signal::Mark } else { Signal::Drop },
-                        sojourn: Span::from_nanos(now_ns - arrived),
-                        ..packet(bytes)
-                    };
-                    let mut rng_copy = rng.clone();
-                    let actual = law.on_dequeue(now, &view(queue.len() as u32), &p, &mut rng);
-                    let (drop, marked) =
-                        kernel.should_drop(at, at - arrived as i64, ect, &mut rng_copy);
-                    // "Last packet in queue may be marked, shouldn't be dropped."
-                    let drop = drop && !queue.is_empty();
-                    let drops = actual == Verdict::Drop || (actual == Verdict::Signal && !ect);
-                    assert_eq!(drops, drop, "at {now_ns} ns");
-                    let spared = queue.is_empty() && actual == Verdict::Pass;
-                    if !(drop || spared) {
-                        assert_eq!(actual == Verdict::Signal, marked, "at {now_ns} ns");
-                    }
-                    assert_eq!(probed(&*law, "count"), f64::from(kernel.count));
-                    assert_eq!(
-                        probed(&*law, "p"),
-                        f64::from(kernel.p_drop) / 2.0f64.powi(32)
-                    );
-                    signals += usize::from(actual == Verdict::Signal);
-                    most_blue = most_blue.max(probed(&*law, "p"));
-                    if !drop {
-                        break;
-                    }
-                },
-            }
-        }
-        (signals, most_blue)
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-
-        #[test]
-        fn the_same_arrivals_get_the_verdicts_of_linux(seed: u64, phases in phases(), limit in 20usize..400) {
-            side_by_side(seed, &phases, limit);
-        }
+    /// Asserts that the law judges every packet of a vector as Linux's cake did. Returns the numbers
+    /// of marks and drops.
+    fn replay(text: &'static str) -> (usize, usize) {
+        let vector = Vector::read(text);
+        let mut law = CobaltParams::defaults().build(&vector.site(), 0).unwrap();
+        judge_departures(&vector, &mut *law, |_, _| ());
+        (vector.count(Fate::Marked), vector.count(Fate::Dropped))
     }
 
     #[test]
-    fn codel_and_blue_both_act_on_these_arrivals() {
-        let phases = [2.0, 0.3, 2.0].map(|load| Phase {
-            load,
-            ms: 5000,
-            ect: 0.0,
-        });
-        let (signals, blue) = side_by_side(1, &phases, 100);
-        assert!(signals > 500 && blue > 0.05, "{signals} {blue}");
+    fn packets_have_the_fates_that_linux_gave_them() {
+        let (marked, dropped) = replay(include_str!("../../tests/vectors/cobalt.csv"));
+        assert!(marked > 50 && dropped > 50, "{marked} {dropped}");
+    }
+
+    #[test]
+    fn packets_of_a_slow_link_have_the_fates_that_linux_gave_them() {
+        let (marked, dropped) = replay(include_str!("../../tests/vectors/cobalt-slow.csv"));
+        assert!(marked > 50 && dropped > 50, "{marked} {dropped}");
+    }
+
+    #[test]
+    fn blue_rises_at_overflows_and_falls_while_the_queue_is_empty() {
+        let params = CobaltParams::defaults();
+        let mut law = params.build(&site(), 0).unwrap();
+        let blue = |law: &dyn Law| probed(law, "p");
+        let at = |us: u64| Time::ZERO + Span::from_micros(us);
+        law.on_overflow(at(5000), &view(100));
+        assert_eq!(blue(&*law), 0.0); // within a target time, 5 ms, of the last change
+        for k in 1..=300 {
+            law.on_overflow(at(5001 * k), &view(100));
+            assert_eq!(blue(&*law), (k as f64 / 256.0).min(1.0 - 2.0f64.powi(-32)));
+            law.on_overflow(at(5001 * k + 4000), &view(100));
+        }
+        assert!(blue(&*law) > 0.999);
+        let start = 5001 * 300;
+        for k in 1..=10 {
+            law.on_idle(at(start + 5001 * k), &view(0));
+            law.on_idle(at(start + 5001 * k + 4000), &view(0));
+            let expected = 1.0 - k as f64 / 4096.0;
+            assert!((blue(&*law) - expected).abs() < 1e-9, "{k}");
+        }
+        for k in 11..=5000 {
+            law.on_idle(at(start + 5001 * k), &view(0));
+        }
+        assert_eq!(blue(&*law), 0.0);
+    }
+
+    #[test]
+    fn blue_drops_its_share_of_packets_that_could_be_marked() {
+        let mut law = CobaltParams::defaults().build(&site(), 0).unwrap();
+        for k in 1..=64 {
+            let now = Time::ZERO + Span::from_micros(5001 * k);
+            law.on_overflow(now, &view(100));
+        }
+        assert_eq!(probed(&*law, "p"), 0.25);
+        let p = PacketMeta {
+            signal: Signal::Mark,
+            ..packet(1000)
+        };
+        let mut rng = Rng::new(1, "blue");
+        let mut dropped = 0;
+        for k in 0..40_000 {
+            let now = Time::ZERO + Span::from_millis(10_000 + k);
+            match law.on_dequeue(now, &view(100), &p, &mut rng) {
+                Verdict::Drop => dropped += 1,
+                // The delay is zero, so that CoDel does not signal.
+                verdict => assert_eq!(verdict, Verdict::Pass),
+            }
+        }
+        // Four standard deviations.
+        assert!(
+            (f64::from(dropped) - 10_000.0).abs() < 4.0 * 86.6,
+            "{dropped}"
+        );
+        // The last packet of a queue is never dropped.
+        let last = (0..100).map(|k| Time::ZERO + Span::from_millis(60_000 + k));
+        for now in last {
+            let verdict = law.on_dequeue(now, &view(0), &p, &mut rng);
+            assert_eq!(verdict, Verdict::Pass);
+        }
     }
 
     #[test]

@@ -390,253 +390,63 @@ impl FluidLaw for Codel {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::law::Ecn;
-    use crate::laws::testing::{load, packet, phases, site, view, Event, Phase};
+    use crate::laws::recorded::{judge_departures, Fate, Packet, Vector};
+    use crate::laws::testing::{packet, probed, site, view};
+    use forebay_units::cast::whole_u64;
     use forebay_units::Params;
-    use proptest::prelude::{proptest, ProptestConfig};
-    use std::collections::VecDeque;
 
-    /// `codel_dequeue` and the functions that it calls, transcribed line by line: 32-bit time that
-    /// wraps, a count, and a 16-bit inverse square root.
-    #[derive(Default)]
-    struct Kernel {
-        target: u32,
-        interval: u32,
-        mtu: u32,
-        ce_threshold: Option<u32>,
-        count: u32,
-        lastcount: u32,
-        dropping: bool,
-        rec_inv_sqrt: u16,
-        first_above_time: u32,
-        drop_next: u32,
-        ldelay: u32,
-    }
-
-    struct Waiting {
-        number: usize,
-        bytes: u32,
-        arrived_ns: u64,
-        ect: bool,
-    }
-
-    /// The numbers of the dropped packets, and of the packet that was sent with whether it is
-    /// marked.
-    type Served = (Vec<usize>, Option<(usize, bool)>);
-
-    fn after(a: u32, b: u32) -> bool {
-        (a.wrapping_sub(b) as i32) > 0
-    }
-
-    fn after_eq(a: u32, b: u32) -> bool {
-        (a.wrapping_sub(b) as i32) >= 0
-    }
-
-    impl Kernel {
-        fn newton(&mut self) {
-            let invsqrt = u32::from(self.rec_inv_sqrt) << 16;
-            let invsqrt2 = ((u64::from(invsqrt) * u64::from(invsqrt)) >> 32) as u32;
-            let mut val =
-                (3u64 << 32).wrapping_sub(u64::from(self.count).wrapping_mul(invsqrt2.into()));
-            val >>= 2;
-            val = val.wrapping_mul(invsqrt.into()) >> (32 - 2 + 1);
-            self.rec_inv_sqrt = (val >> 16) as u16;
-        }
-
-        fn control(&self, t: u32) -> u32 {
-            let scaled =
-                (u64::from(self.interval) * u64::from(u32::from(self.rec_inv_sqrt) << 16)) >> 32;
-            t.wrapping_add((scaled as u32).max(1))
-        }
-
-        fn should_drop(&mut self, skb: Option<&Waiting>, backlog: u32, now: u32) -> bool {
-            let Some(skb) = skb else {
-                self.first_above_time = 0;
-                return false;
-            };
-            self.ldelay = now.wrapping_sub((skb.arrived_ns >> 10) as u32);
-            if (self.ldelay.wrapping_sub(self.target) as i32) < 0 || backlog <= self.mtu {
-                self.first_above_time = 0;
-                return false;
-            }
-            let mut ok = false;
-            if self.first_above_time == 0 {
-                self.first_above_time = now.wrapping_add(self.interval);
-            } else if after(now, self.first_above_time) {
-                ok = true;
-            }
-            ok
-        }
-
-        fn dequeue(&mut self, queue: &mut VecDeque<Waiting>, now_ns: u64) -> Served {
-            let pop = |queue: &mut VecDeque<Waiting>| {
-                let skb = queue.pop_front();
-                let backlog: u32 = queue.iter().map(|skb| skb.bytes).sum();
-                (skb, backlog)
-            };
-            let now = (now_ns >> 10) as u32;
-            let mut dropped = Vec::new();
-            let (mut skb, mut backlog) = pop(queue);
-            if skb.is_none() {
-                self.first_above_time = 0;
-                self.dropping = false;
-                return (dropped, None);
-            }
-            let mut drops = 0;
-            let mut marked = false;
-            let mut drop = self.should_drop(skb.as_ref(), backlog, now);
-            let ect = |skb: &Option<Waiting>| skb.as_ref().is_some_and(|skb| skb.ect);
-            if self.dropping {
-                if !drop {
-                    self.dropping = false;
-                } else if after_eq(now, self.drop_next) {
-                    while self.dropping && after_eq(now, self.drop_next) {
-                        drops += 1;
-                        if drops > 256 {
-                            self.drop_next = self.control(now);
-                            break;
-                        }
-                        self.count = self.count.wrapping_add(1);
-                        self.newton();
-                        if ect(&skb) {
-                            marked = true;
-                            self.drop_next = self.control(self.drop_next);
-                            break;
-                        }
-                        dropped.extend(skb.take().map(|skb| skb.number));
-                        (skb, backlog) = pop(queue);
-                        if self.should_drop(skb.as_ref(), backlog, now) {
-                            self.drop_next = self.control(self.drop_next);
-                        } else {
-                            self.dropping = false;
-                        }
-                    }
-                }
-            } else if drop {
-                if ect(&skb) {
-                    marked = true;
-                } else {
-                    dropped.extend(skb.take().map(|skb| skb.number));
-                    (skb, backlog) = pop(queue);
-                    drop = self.should_drop(skb.as_ref(), backlog, now);
-                    let _ = drop;
-                }
-                self.dropping = true;
-                let delta = self.count.wrapping_sub(self.lastcount);
-                let since = now.wrapping_sub(self.drop_next);
-                if delta > 1 && (since.wrapping_sub(16 * self.interval) as i32) < 0 {
-                    self.count = delta;
-                    self.newton();
-                } else {
-                    self.count = 1;
-                    self.rec_inv_sqrt = u16::MAX;
-                }
-                self.lastcount = self.count;
-                self.drop_next = self.control(now);
-            }
-            if ect(&skb) && self.ce_threshold.is_some_and(|ce| after(self.ldelay, ce)) {
-                marked = true;
-            }
-            (dropped, skb.map(|skb| (skb.number, marked)))
-        }
-    }
-
-    /// Dequeues with the law under test, called as a queue calls it.
-    fn dequeue(law: &mut dyn Law, queue: &mut VecDeque<Waiting>, now: Time) -> Served {
-        let mut dropped = Vec::new();
-        while let Some(skb) = queue.pop_front() {
-            let q = QueueView {
-                packets: queue.len() as u32,
-                bytes: queue.iter().map(|skb| u64::from(skb.bytes)).sum(),
-                ..view(0)
-            };
-            let p = PacketMeta {
-                flow: 0,
-                bytes: skb.bytes,
-                ecn: if skb.ect { Ecn::Ect0 } else { Ecn::NotEct },
-                signal: if skb.ect { Signal::Mark } else { Signal::Drop },
-                sojourn: now.since(Time::from_nanos(skb.arrived_ns)),
-                ..packet(skb.bytes)
-            };
-            match law.on_dequeue(now, &q, &p, &mut Rng::new(0, "")) {
-                Verdict::Pass => return (dropped, Some((skb.number, false))),
-                Verdict::Signal if skb.ect => return (dropped, Some((skb.number, true))),
-                _ => dropped.push(skb.number),
-            }
-        }
-        law.on_idle(now, &view(0));
-        (dropped, None)
-    }
-
-    /// Serves the same arrivals at the same times with the law and with the kernel's code. Returns
-    /// the number of signals.
-    fn side_by_side(seed: u64, phases: &[Phase], ce_threshold: Span) -> usize {
+    /// Asserts that the law judges every packet of a vector as Linux's codel did, with the state
+    /// variables that codel reported. Returns the numbers of marks and drops.
+    fn replay(text: &'static str, ce_threshold: Span) -> (usize, usize) {
+        let vector = Vector::read(text);
         let params = CodelParams {
-            least_backlog: Bytes(1500),
             ce_threshold,
             ..CodelParams::defaults()
         };
-        let mut law = params.build(&site(), 0).unwrap();
-        let mut kernel = Kernel {
-            target: (5_000_000u64 >> 10) as u32,
-            interval: (100_000_000u64 >> 10) as u32,
-            mtu: 1500,
-            ce_threshold: (ce_threshold > Span::ZERO)
-                .then_some((ce_threshold.as_nanos() >> 10) as u32),
-            ..Kernel::default()
-        };
-        let (mut law_queue, mut kernel_queue) = (VecDeque::new(), VecDeque::new());
-        let mut signals = 0;
-        for (number, (now_ns, event)) in load(seed, phases).into_iter().enumerate() {
-            match event {
-                Event::Arrival { bytes, ect } => {
-                    for queue in [&mut law_queue, &mut kernel_queue] {
-                        queue.push_back(Waiting {
-                            number,
-                            bytes,
-                            arrived_ns: now_ns,
-                            ect,
-                        });
-                    }
-                }
-                Event::Service => {
-                    let actual = dequeue(&mut *law, &mut law_queue, Time::from_nanos(now_ns));
-                    let expected = kernel.dequeue(&mut kernel_queue, now_ns);
-                    assert_eq!(actual, expected, "at {now_ns} ns");
-                    signals +=
-                        actual.0.len() + usize::from(actual.1.is_some_and(|(_, marked)| marked));
-                    let mut count = 0.0;
-                    law.probe(&mut |key, value| {
-                        if key == "count" {
-                            count = value;
-                        }
-                    });
-                    assert_eq!(count, f64::from(kernel.count));
-                }
+        let mut law = params.build(&vector.site(), 0).unwrap();
+        let mut at = vector.packets[0].arrived;
+        let samples = vector.state.iter().map(|state| {
+            at += Span::from_nanos(state[0]);
+            (at, &state[1..])
+        });
+        let mut samples = samples.peekable();
+        judge_departures(&vector, &mut *law, |now, law| {
+            while let Some((at, state)) = samples.next_if(|(at, _)| *at < now) {
+                let delay_ns = 1e9 * probed(law, "delay");
+                let actual = [
+                    whole_u64(probed(law, "count")),
+                    whole_u64(probed(law, "signalling")),
+                    whole_u64(delay_ns.round()) / 1000,
+                ];
+                assert_eq!(actual[..], *state, "at {} ns", at.as_nanos());
             }
-        }
-        signals
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-
-        #[test]
-        fn the_same_arrivals_get_the_verdicts_of_linux(seed: u64, phases in phases()) {
-            side_by_side(seed, &phases, Span::ZERO);
-            side_by_side(seed, &phases, Span::from_millis(8));
-        }
+        });
+        (vector.count(Fate::Marked), vector.count(Fate::Dropped))
     }
 
     #[test]
-    fn these_arrivals_are_signalled() {
-        // A load of 2 for five seconds, then of 0.5, then of 2 again.
-        let phases = [2.0, 0.5, 2.0].map(|load| Phase {
-            load,
-            ms: 5000,
-            ect: 0.0,
-        });
-        assert!(side_by_side(1, &phases, Span::ZERO) > 500);
+    fn packets_have_the_fates_that_linux_gave_them() {
+        let text = include_str!("../../tests/vectors/codel.csv");
+        let (marked, dropped) = replay(text, Span::ZERO);
+        assert!(marked > 50 && dropped > 50, "{marked} {dropped}");
+    }
+
+    #[test]
+    fn a_threshold_marks_the_packets_that_linux_marked() {
+        let text = include_str!("../../tests/vectors/codel-ce-threshold.csv");
+        let (marked, dropped) = replay(text, Span::from_millis(8));
+        assert!(marked > 500 && dropped > 10, "{marked} {dropped}");
+    }
+
+    #[test]
+    fn the_fates_are_those_of_linux_while_its_clock_wraps_around() {
+        let text = include_str!("../../tests/vectors/codel-wrap.csv");
+        let packets = Vector::read(text).packets;
+        // The kernel's time has 32 bits in units of 1024 ns.
+        let wraps = |packet: &Packet| packet.arrived.as_nanos() >> 42;
+        assert_eq!((wraps(&packets[0]), wraps(packets.last().unwrap())), (0, 1));
+        let (marked, dropped) = replay(text, Span::ZERO);
+        assert!(marked > 10 && dropped > 10, "{marked} {dropped}");
     }
 
     /// Returns the times of the signals, in ms, when every 1 ms a packet that waited `delay_ms`

@@ -336,9 +336,9 @@ impl FluidLaw for Pi2 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::laws::recorded::{compare_counts, Backlog, Counts, Event, Fate, Vector, PARTS};
     use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::Params;
-    use proptest::prelude::{prop_assert, proptest};
 
     /// Returns a queue whose head packet arrived `delay_us` ago.
     fn waiting(now: Time, delay_us: u64) -> QueueView {
@@ -349,66 +349,115 @@ mod tests {
         }
     }
 
-    /// `calculate_probability` of sch_dualpi2.c, transcribed line by line: a probability of 32
-    /// bits, and gains in integer multiples of 2^-32 per 64 ns.
-    struct Kernel {
-        alpha: i64,
-        beta: i64,
-        prob: u32,
-        last_ns: i64,
+    /// A law that follows a vector, and the outcome.
+    struct Replay {
+        signals: Counts,
+        /// The largest distance of p' from the kernel's after an update.
+        error: f64,
     }
 
-    /// Returns the kernel's form of a gain in 256ths per second (`dualpi2_scale_alpha_beta`).
-    fn scaled(gain: u64) -> i64 {
-        (((gain * u64::from(u32::MAX)) >> (8 - 6)) / 1_000_000_000) as i64
-    }
-
-    impl Kernel {
-        fn change(&mut self, delay_ns: i64, target_ns: i64) {
-            let mut delta = (delay_ns - target_ns) * self.alpha;
-            delta += (delay_ns - self.last_ns) * self.beta;
-            self.last_ns = delay_ns;
-            let size = (delta.unsigned_abs() / (1 << 6)).min(u64::from(u32::MAX)) as u32;
-            self.prob = match delta > 0 {
-                true => self.prob.saturating_add(size),
-                false => self.prob.saturating_sub(size),
-            };
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn the_root_follows_that_of_linux(delays_us in proptest::collection::vec(0u64..60_000, 1..400)) {
-            // Linux starts with a last delay of zero, this law with a last delay at the target.
-            let mut kernel = Kernel {
-                alpha: scaled(41),
-                beta: scaled(819),
-                prob: 0,
-                last_ns: 15_000_000,
-            };
-            let per_s = |gain: i64| gain as f64 / 64.0 * 1e9 / f64::from(u32::MAX);
-            let params = Pi2Params {
-                alpha: per_s(kernel.alpha),
-                beta: per_s(kernel.beta),
-                ..Pi2Params::defaults()
-            };
-            assert!((params.alpha - 0.16).abs() < 1e-3 && (params.beta - 3.2).abs() < 5e-3);
-            let mut law = params.build(&site(), 0).unwrap();
-            for (k, delay_us) in (100..).zip(delays_us) {
-                let now = Time::ZERO + Span::from_millis(16 * k);
-                if k == 100 {
-                    // The law's clock has run with an empty queue until now.
-                    law.handle_timeout(now, &waiting(now, 15_000));
-                    kernel.prob = (probed(&*law, "p_root") * f64::from(u32::MAX)) as u32;
+    /// Lets the law judge the packets of a vector, with the first update at this time. The queue is
+    /// the kernel's, and so are the packets that were dropped, so that p' follows from the law
+    /// alone. Linux judges departures; the law is asked then.
+    fn replay(vector: &Vector, params: &Pi2Params, first_ns: u64, seed: u64) -> Replay {
+        // The law changes p' an interval after its start.
+        let start_ns = first_ns - params.interval.as_nanos();
+        let since_start = |at: Time| Time::from_nanos(at.as_nanos() - start_ns);
+        let view = |backlog: &Backlog| {
+            let q = backlog.view();
+            QueueView {
+                head_since: q.head_since.map(since_start),
+                ..q
+            }
+        };
+        let mut law = Pi2(Periodic::new(Root::new(params, &vector.site())));
+        let times = Vector::times(first_ns, params.interval.as_nanos());
+        let mut updates = times.zip(&vector.state).peekable();
+        let mut rng = Rng::new(seed, "pi2");
+        let mut backlog = Backlog::new(vector);
+        let (mut signals, mut error) = (Counts::default(), 0.0f64);
+        for (now, event) in vector.events() {
+            while let Some((at, state)) = updates.next_if(|(at, _)| *at < now) {
+                assert_eq!(law.poll_timeout(), Some(since_start(at)));
+                law.handle_timeout(since_start(at), &view(&backlog));
+                let linux = state[0] as f64 / f64::from(u32::MAX);
+                error = error.max((probed(&law, "p_root") - linux).abs());
+            }
+            let number = match event {
+                Event::Arrival(number) => {
+                    backlog.push(number);
                     continue;
                 }
-                law.handle_timeout(now, &waiting(now, delay_us));
-                kernel.change(1000 * delay_us as i64, 15_000_000);
-                let expected = f64::from(kernel.prob) / f64::from(u32::MAX);
-                // The kernel rounds each change to 2^-32.
-                prop_assert!((probed(&*law, "p_root") - expected).abs() < 1e-6);
+                Event::Departure(number) => number,
+            };
+            // Packets that are dropped at a departure were in front of the one that leaves.
+            while let Some(head) = backlog.pop() {
+                let packet = &vector.packets[head];
+                let p = packet.meta(now);
+                let verdict = law.on_enqueue(now, &view(&backlog), &p, &mut rng);
+                let was_signalled = packet.fate != Fate::Passed;
+                let part = &mut signals[PARTS * head / vector.packets.len()];
+                part.law += u32::from(verdict != Verdict::Pass);
+                part.kernel += u32::from(was_signalled);
+                if was_signalled {
+                    let spares = law.0.controller.spares(&view(&backlog));
+                    assert!(!spares, "packet {head} at {} ns", now.as_nanos());
+                    let overload = params.coupling * law.0.probability() > 1.0;
+                    let drops = match p.ecn {
+                        Ecn::NotEct => true,
+                        Ecn::Ect0 => overload,
+                        // In overload, scalable packets are marked or dropped.
+                        Ecn::Ect1 | Ecn::Ce => overload && packet.fate == Fate::Dropped,
+                    };
+                    assert_eq!(packet.fate == Fate::Dropped, drops, "packet {head}");
+                }
+                if head == number {
+                    break;
+                }
             }
         }
+        Replay { signals, error }
+    }
+
+    /// Asserts that p' follows that of Linux's dualpi2, and that the kernel signals as often as the
+    /// law. Returns the number of the kernel's signals.
+    fn assert_like_linux(text: &'static str) -> u32 {
+        let vector = Vector::read(text);
+        let params = Pi2Params {
+            // The kernel's multiples for these gains.
+            alpha: linux_gain(0.16).1,
+            beta: linux_gain(3.2).1,
+            interval: Span::from_nanos(vector.number("update_period_ns")),
+            ..Pi2Params::defaults()
+        };
+        let highest = vector.state.iter().map(|state| state[0]).max();
+        assert!(highest > Some(u64::from(u32::MAX) / 10), "{highest:?}");
+        // The recorder knows the times of the updates to about a microsecond, and the guest's clock
+        // has steps of 256 ns. One of these times must give p' after every update.
+        let step_ns = 256;
+        let near_ns = vector.number("first_update_ns") / step_ns * step_ns;
+        let phase_ns = vector.number("first_arrival_ns") % step_ns;
+        let error = |first_ns: u64| replay(&vector, &params, first_ns, 0).error;
+        let (first_ns, error) = (0..=10)
+            .map(|k| near_ns + phase_ns + step_ns * k - 5 * step_ns)
+            .map(|first_ns| (first_ns, error(first_ns)))
+            .min_by(|(_, a), (_, b)| a.total_cmp(b))
+            .expect("eleven times");
+        // The kernel rounds each change to 2^-32.
+        assert!(error < 1e-6, "{error}");
+        compare_counts(|seed| replay(&vector, &params, first_ns, seed).signals)
+    }
+
+    #[test]
+    fn the_root_and_the_signals_are_those_of_linux() {
+        let signals = assert_like_linux(include_str!("../../tests/vectors/dualpi2.csv"));
+        assert!(signals > 100, "{signals}");
+    }
+
+    #[test]
+    fn scalable_packets_are_marked_as_often_as_in_linux() {
+        let signals = assert_like_linux(include_str!("../../tests/vectors/dualpi2-l4s.csv"));
+        assert!(signals > 100, "{signals}");
     }
 
     /// Returns a controller whose p' is `root`.

@@ -10,6 +10,10 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use nix::time::{clock_gettime, ClockId as Clocks};
 
+/// The time that passes in a guest while a process looks at a clock (`TIMER_MULTIPLIER` in
+/// arch/um).
+const LOOK_NS: u64 = 256;
+
 /// Returns the time of a clock, in ns.
 fn nanos(clock: Clocks) -> u64 {
     as_nanos(clock_gettime(clock).expect("every Linux has these clocks"))
@@ -41,10 +45,16 @@ impl GuestClock {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         Ok(GuestClock {
             start_ns: nanos(Clocks::CLOCK_MONOTONIC),
-            real_start_ns: nanos(Clocks::CLOCK_REALTIME),
+            // This look is later than the other.
+            real_start_ns: nanos(Clocks::CLOCK_REALTIME) - LOOK_NS,
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,
             set_for: Time::ZERO,
         })
+    }
+
+    /// Returns the start of the run on CLOCK_MONOTONIC, in ns.
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
     }
 
     /// Returns the present time.

@@ -47,25 +47,88 @@ pub struct Kernels {
     groups: Vec<GroupTraffic>,
     /// The rate of the shaper, where it holds a packet until all its tokens are there (tbf).
     holds_at: Option<Rate>,
+    /// The state variables that the queue under test reports.
+    state: &'static [StateVariable],
 }
 
-/// The backlog of a queue of the kernel.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Backlog {
+/// The statistics of a queue of the kernel.
+#[derive(Clone, Debug, Default)]
+struct Statistics {
     /// Packets in the queue.
-    pub packets: u32,
+    packets: u32,
     /// Bytes in the queue.
-    pub bytes: u32,
+    bytes: u32,
+    /// The state variables of the law, in the order of [`Kernels::probes`].
+    state: Vec<f64>,
+}
+
+/// A state variable of a law in the statistics of its qdisc (`struct tc_*_xstats` in
+/// linux/pkt_sched.h).
+struct StateVariable {
+    /// Its name, which is that in the law of this workspace.
+    name: &'static str,
+    /// Its position in bytes.
+    at: usize,
+    /// Its size in bytes, 4 or 8.
+    size: usize,
+    /// Its unit.
+    unit: f64,
+}
+
+const MICROSECOND: f64 = 1e-6;
+
+/// Returns the state variables that a qdisc of this kind reports.
+fn state_variables(kind: &str) -> &'static [StateVariable] {
+    const fn variable(name: &'static str, at: usize, size: usize, unit: f64) -> StateVariable {
+        StateVariable {
+            name,
+            at,
+            size,
+            unit,
+        }
+    }
+    const CODEL: &[StateVariable] = &[
+        variable("count", 4, 4, 1.0),
+        variable("signalling", 28, 4, 1.0),
+        variable("delay", 12, 4, MICROSECOND),
+    ];
+    // A probability of 56 bits, shifted left by eight.
+    const PIE: &[StateVariable] = &[
+        variable("p", 0, 8, 1.0 / (1u128 << 64) as f64),
+        variable("delay", 8, 4, MICROSECOND),
+    ];
+    const DUALPI2: &[StateVariable] = &[variable("p_root", 0, 4, 1.0 / u32::MAX as f64)];
+    match kind {
+        "codel" => CODEL,
+        "pie" => PIE,
+        "dualpi2" => DUALPI2,
+        _ => &[],
+    }
+}
+
+impl StateVariable {
+    /// Returns the value in a qdisc's statistics; NaN where they are too short.
+    fn value(&self, statistics: &[u8]) -> f64 {
+        let Some(bytes) = statistics.get(self.at..self.at + self.size) else {
+            return f64::NAN;
+        };
+        let number = match self.size {
+            8 => u64::from_ne_bytes(bytes.try_into().expect("eight bytes")) as f64,
+            _ => f64::from(u32::from_ne_bytes(bytes.try_into().expect("four bytes"))),
+        };
+        number * self.unit
+    }
 }
 
 impl Kernels {
-    /// Watches the queue of the device with the number `device`. The thread must be in the router's
-    /// namespace; `near` is a tap before the queue, `far` a tap after it.
+    /// Watches the queue of the device with the number `device`, whose qdisc is of this kind. The
+    /// thread must be in the router's namespace; `near` is a tap before the queue, `far` a tap
+    /// after it.
     ///
     /// # Errors
     /// Those of socket(2).
     pub fn new(
-        device: u32,
+        (device, kind): (u32, &str),
         parent: u32,
         near: Tap,
         far: Tap,
@@ -83,7 +146,15 @@ impl Kernels {
             earlier: HashMap::new(),
             groups,
             holds_at,
+            state: state_variables(kind),
         })
+    }
+
+    /// Returns the names of the law's state variables in the rows of samples.
+    pub fn probes(&self) -> Vec<String> {
+        (self.state.iter())
+            .map(|variable| variable.name.to_owned())
+            .collect()
     }
 
     /// Notes that the shaper has another rate.
@@ -163,14 +234,15 @@ impl Kernels {
     /// # Errors
     /// The kernel does not answer the request.
     pub fn sample(&mut self) -> io::Result<SampleRow> {
-        let backlog = self.backlog()?;
+        let statistics = self.statistics()?;
+        let (packets, bytes) = (statistics.packets, statistics.bytes);
         // The queue counts the packet that the shaper holds, which is no longer in the queue.
-        let held = u32::from(self.holds_at.is_some() && backlog.packets > 0);
-        let bytes_held = backlog.bytes.checked_div(backlog.packets).unwrap_or(0) * held;
+        let held = u32::from(self.holds_at.is_some() && packets > 0);
+        let bytes_held = bytes.checked_div(packets).unwrap_or(0) * held;
         Ok(SampleRow {
-            queue_pkts: backlog.packets - held,
-            queue_bytes: u64::from(backlog.bytes - bytes_held),
-            probes: Vec::new(),
+            queue_pkts: packets - held,
+            queue_bytes: u64::from(bytes - bytes_held),
+            probes: statistics.state,
         })
     }
 
@@ -205,11 +277,12 @@ impl Kernels {
 
     /// Asks the kernel for the queue's statistics: RTM_GETQDISC, whose answer has TCA_STATS2
     /// (rtnetlink(7), linux/gen_stats.h).
-    fn backlog(&self) -> io::Result<Backlog> {
+    fn statistics(&self) -> io::Result<Statistics> {
         const RTM_GETQDISC: u16 = 38;
         const NLM_F_REQUEST_ECHO: u16 = 0x1 | 0x8;
         const TCA_STATS2: u16 = 7;
         const TCA_STATS_QUEUE: u16 = 3;
+        const TCA_STATS_APP: u16 = 4;
         let mut request = Vec::with_capacity(36);
         request.extend_from_slice(&36u32.to_ne_bytes());
         request.extend_from_slice(&RTM_GETQDISC.to_ne_bytes());
@@ -229,23 +302,29 @@ impl Kernels {
             let code = i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes"));
             return Err(io::Error::from_raw_os_error(-code));
         }
-        let mut backlog = Backlog::default();
-        for (kind, value) in attributes(&answer[36..]) {
-            if kind != TCA_STATS2 {
-                continue;
-            }
-            for (kind, value) in attributes(value) {
-                if kind == TCA_STATS_QUEUE && value.len() >= 8 {
+        let mut statistics = Statistics {
+            state: vec![f64::NAN; self.state.len()],
+            ..Statistics::default()
+        };
+        let nested = attributes(&answer[36..]).filter(|(kind, _)| *kind == TCA_STATS2);
+        for (kind, value) in nested.flat_map(|(_, value)| attributes(value)) {
+            match kind {
+                TCA_STATS_QUEUE if value.len() >= 8 => {
                     let word = |at: usize| {
                         u32::from_ne_bytes(value[at..at + 4].try_into().expect("four bytes"))
                     };
                     // struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
-                    backlog.packets = word(0);
-                    backlog.bytes = word(4);
+                    statistics.packets = word(0);
+                    statistics.bytes = word(4);
                 }
+                TCA_STATS_APP => {
+                    let values = self.state.iter().map(|variable| variable.value(value));
+                    statistics.state = values.collect();
+                }
+                _ => {}
             }
         }
-        Ok(backlog)
+        Ok(statistics)
     }
 }
 

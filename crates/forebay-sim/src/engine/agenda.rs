@@ -44,6 +44,14 @@ impl Agenda {
         self.first = self.first_besides_the_end().min(self.over);
     }
 
+    /// Returns the earliest of all times except that of the links.
+    #[inline(always)]
+    pub fn first_besides_the_links(&self) -> Time {
+        (self.change.min(self.tick))
+            .min(self.line_back.min(self.sample))
+            .min(self.alarm.min(self.over))
+    }
+
     /// Returns the earliest of all times except the end of the run.
     #[inline(always)]
     pub fn first_besides_the_end(&self) -> Time {

@@ -78,11 +78,14 @@ impl Topology for Mesh {
         hosts.agenda.links = self.next_deadline(hosts);
     }
 
+    /// Processes also later events at stations, as long as nothing else is due before them.
     fn advance(&mut self, hosts: &mut Hosts, links_before: Time, arrivals_before: Time) {
         loop {
             let (free, arrival) = (self.next_free, hosts.arrivals.next_time());
+            let others = hosts.agenda.first_besides_the_links();
+            let is_first = free.min(arrival) < others.min(self.acks.next_time());
             if free <= arrival {
-                if free >= links_before {
+                if free >= links_before && !is_first {
                     break;
                 }
                 let link = self.next_link;
@@ -91,7 +94,7 @@ impl Topology for Mesh {
                 }
                 self.find_next_link();
             } else {
-                if arrival >= arrivals_before {
+                if arrival >= arrivals_before && !is_first {
                     break;
                 }
                 self.arrive(hosts);
@@ -186,9 +189,14 @@ impl Mesh {
 
     /// Finds the link that becomes free first.
     fn find_next_link(&mut self) {
-        let due = self.ports.iter().map(Port::due).zip(0..);
-        // Of two links that become free at the same time, the one with the lower number is first.
-        (self.next_free, self.next_link) = due.min().unwrap_or((Time::NEVER, 0));
+        (self.next_free, self.next_link) = (Time::NEVER, 0);
+        for (link, port) in self.ports.iter().enumerate() {
+            // Of two links that become free at the same time, the one with the lower number is
+            // first.
+            if port.due() < self.next_free {
+                (self.next_free, self.next_link) = (port.due(), link);
+            }
+        }
     }
 
     /// Moves a packet that left a port on to its sink, its source or the next station.

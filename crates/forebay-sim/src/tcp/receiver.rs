@@ -349,9 +349,9 @@ impl Receiver {
                 self.next = self.held.remove(i).1;
             }
         } else if seq > self.next {
-            // The usual case: the packet extends the only block.
-            if let [(_, end)] = self.held.as_mut_slice() {
-                if *end == seq {
+            // The usual case: the packet extends the newest block, and closes no gap.
+            if let [(_, end), others @ ..] = self.held.as_mut_slice() {
+                if *end == seq && others.iter().all(|(start, _)| *start != seq + 1) {
                     *end += 1;
                     return 0;
                 }

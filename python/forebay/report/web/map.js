@@ -18,7 +18,7 @@ export function key(element) {
   const scale = [...STEPS].reverse().flatMap(([least, colour]) =>
     [...(Number.isFinite(least) ? [String(least).replace("-", "−")] : []), swatch(colour)]);
   element.title = "Gain margin in dB; if it is negative, the loop is unstable";
-  element.replaceChildren(make("span", { class: "scale" }, "unstable", ...scale, "dB gain margin"),
+  element.replaceChildren(make("span", { class: "scale" }, "unstable", ...scale, "dB"),
     make("span", {}, swatch("", "none"), "no equilibrium"));
 }
 

@@ -41,7 +41,7 @@ export class Pictures {
     });
     this.delay = chart(at("p-delay"), {
       x: { label: "Delay [ms]", whole: () => [0, packets()?.delay_ms.at(-1) ?? 1] },
-      y: { label: "Packets that waited no longer [%]", range: () => [0, 100] },
+      y: { label: "Waited no longer [%]", range: () => [0, 100] },
       series: both({ width: 2 }),
       legend: at("l-delay"),
     });
@@ -149,7 +149,7 @@ export class Pictures {
       this.loss.show(i + 2, on && marks);
       this.through.show(i, on, name);
     });
-    at("n-loss").textContent = marks ? "dashed: drops and marks" : "";
+    at("n-loss").textContent = marks ? "dashed: with marks" : "";
     this.numbers(message);
     const words = laws.filter(Boolean).map((law) => {
       const n = law.numbers;

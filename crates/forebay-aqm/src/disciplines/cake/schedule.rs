@@ -141,8 +141,9 @@ impl<P: Packet + Send> Cake<P> {
             head_since: None,
         });
         let departure = queue.band.take(now, class, sink);
+        let after = (queue.band.len_packets(), queue.band.len_bytes());
         let timeout = queue.band.poll_timeout();
-        self.recount(tin, number, before);
+        self.recount(tin, before, after);
         self.bands.note_timeout(timeout);
         let Some(departure) = departure else {
             self.tins[tin].retire(number, now, isolation);

@@ -429,7 +429,7 @@ mod tests {
             let (reply, _) = r.receive(at(rtt_ms * MS), first.pack(), &LINUX);
             assert_eq!(reply == Reply::Nothing, first.flags.bare());
             assert_eq!(r.next(), 1);
-            r.receive(at((rtt_ms + 240) * MS), &data(1), &LINUX);
+            r.receive(at((rtt_ms + 240) * MS), data(1).pack(), &LINUX);
             assert_eq!(r.rto_ms(), rto_ms);
             // Its ACKs are delayed like those of a receiver that has had one data packet.
             assert_eq!(u64::from(r.wait_ms), LINUX.delay.as_millis());

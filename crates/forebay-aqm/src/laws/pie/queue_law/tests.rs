@@ -1,300 +1,127 @@
-//! Tests of PIE against the code of Linux, and against values computed by hand.
-
-use std::collections::VecDeque;
+//! Tests of PIE against the judgements of Linux, and against values computed by hand.
 
 use forebay_units::Params;
-use proptest::prelude::{proptest, ProptestConfig};
 
 use super::*;
-use crate::laws::testing::{load, packet, phases, probed, site, view, Event, Phase};
+use crate::laws::recorded::{compare_counts, Backlog, Counts, Event, Fate, Vector, PARTS};
+use crate::laws::testing::{packet, probed, site, view};
 
-/// sch_pie.c, transcribed line by line: ticks of 64 ns, probabilities of 56 bits.
-struct Kernel {
-    target: u64,
-    mtu: u64,
-    dq_rate_estimator: bool,
-    qdelay: u64,
-    qdelay_old: u64,
-    burst_time: u64,
-    dq_tstamp: u64,
-    prob: u64,
-    accu_prob: u64,
-    dq_count: u64,
-    avg_dq_rate: u32,
+/// The outcome of a law that follows a vector.
+struct Replay {
+    signals: Counts,
+    /// The highest probability, in units of [`MAX_PROB`].
+    highest: f64,
 }
 
-const MAX: u64 = u64::MAX >> 8;
-const INVALID: u64 = u64::MAX;
-
-impl Kernel {
-    fn new(dq_rate_estimator: bool) -> Kernel {
-        Kernel {
-            target: 15_000_000 >> 6,
-            mtu: 1500,
-            dq_rate_estimator,
-            qdelay: 0,
-            qdelay_old: 0,
-            burst_time: 150_000_000 >> 6,
-            dq_tstamp: INVALID,
-            prob: 0,
-            accu_prob: 0,
-            dq_count: INVALID,
-            avg_dq_rate: 0,
+/// Lets the law judge the arrivals of a vector. The queue, and the packets that were signalled, are
+/// those of the kernel, so that the estimates of the delay and the probability follow from the law
+/// alone and must be equal to the kernel's after every update.
+fn replay(vector: &Vector, params: &PieParams, seed: u64) -> Replay {
+    let mut law = Pie::new(params, &vector.site());
+    let times = Vector::times(params.first_change.as_nanos(), params.interval.as_nanos());
+    let mut updates = times.zip(&vector.state).peekable();
+    let mut rng = Rng::new(seed, "pie");
+    let mut backlog = Backlog::new(vector);
+    let (mut signals, mut highest) = (Counts::default(), 0);
+    for (now, event) in vector.events() {
+        while let Some((at, state)) = updates.next_if(|(at, _)| *at < now) {
+            assert_eq!(law.poll_timeout(), Some(at));
+            law.handle_timeout(at, &backlog.view());
+            // Linux reports the lower 56 bits of the probability, and the recorder keeps 53.
+            let reported = (law.prob << 8) as f64;
+            assert_eq!(reported, state[0] as f64, "at {} ns", at.as_nanos());
+            highest = highest.max(law.prob);
         }
-    }
-
-    fn drop_early(&mut self, backlog: u64, rng: &mut Rng) -> bool {
-        if self.burst_time > 0
-            || (self.qdelay < self.target / 2 && self.prob < MAX / 5)
-            || backlog < 2 * self.mtu
-        {
-            return false;
-        }
-        if self.prob == 0 {
-            self.accu_prob = 0;
-        } else {
-            self.accu_prob = self.accu_prob.wrapping_add(self.prob);
-        }
-        if self.accu_prob < (MAX / 100) * 85 {
-            return false;
-        }
-        if self.accu_prob >= (MAX / 2) * 17 {
-            return true;
-        }
-        if (rng.next_u64() >> 8) < self.prob {
-            self.accu_prob = 0;
-            return true;
-        }
-        false
-    }
-
-    /// Returns whether the packet is dropped, and whether it is marked.
-    fn enqueue(&mut self, backlog: u64, ect: bool, rng: &mut Rng) -> (bool, bool) {
-        if !self.drop_early(backlog, rng) {
-            return (false, false);
-        }
-        if self.prob <= MAX / 10 && ect {
-            return (false, true);
-        }
-        self.accu_prob = 0;
-        (true, false)
-    }
-
-    fn reduce_burst(&mut self, dtime: u32) {
-        self.burst_time = self.burst_time.saturating_sub(u64::from(dtime));
-    }
-
-    fn process_dequeue(&mut self, now: u64, arrived: u64, bytes: u32, backlog: u64) {
-        if !self.dq_rate_estimator {
-            self.qdelay = if backlog != 0 { now - arrived } else { 0 };
-            let mut dtime = 0;
-            if self.dq_tstamp != INVALID {
-                dtime = (now - self.dq_tstamp) as u32;
+        let number = match event {
+            Event::Departure(number) => {
+                assert_eq!(backlog.pop(), Some(number));
+                let p = vector.packets[number].meta(now);
+                law.on_dequeue(now, &backlog.view(), &p, &mut rng);
+                continue;
             }
-            self.dq_tstamp = now;
-            self.reduce_burst(dtime);
-            return;
-        }
-        if backlog >= 16384 && self.dq_count == INVALID {
-            self.dq_tstamp = now;
-            self.dq_count = 0;
-        }
-        if self.dq_count == INVALID {
-            return;
-        }
-        self.dq_count += u64::from(bytes);
-        if self.dq_count < 16384 {
-            return;
-        }
-        let dtime = (now - self.dq_tstamp) as u32;
-        if dtime == 0 {
-            return;
-        }
-        let count = ((self.dq_count << 8) as u32) / dtime;
-        if self.avg_dq_rate == 0 {
-            self.avg_dq_rate = count;
-        } else {
-            self.avg_dq_rate = (self.avg_dq_rate - (self.avg_dq_rate >> 3)) + (count >> 3);
-        }
-        if backlog < 16384 {
-            self.dq_count = INVALID;
-        } else {
-            self.dq_count = 0;
-            self.dq_tstamp = now;
-        }
-        self.reduce_burst(dtime);
-    }
-
-    fn calculate_probability(&mut self, backlog: u64) {
-        let (qdelay, qdelay_old);
-        if self.dq_rate_estimator {
-            qdelay_old = self.qdelay;
-            self.qdelay_old = self.qdelay;
-            qdelay = match self.avg_dq_rate {
-                0 => 0,
-                rate => (backlog << 8) / u64::from(rate),
-            };
-        } else {
-            qdelay = self.qdelay;
-            qdelay_old = self.qdelay_old;
-        }
-        let mut update_prob = !(qdelay == 0 && backlog != 0);
-        let mut alpha = (2 * (MAX / 15_625_000)) >> 4;
-        let mut beta = (20 * (MAX / 15_625_000)) >> 4;
-        if self.prob < MAX / 10 {
-            alpha >>= 1;
-            beta >>= 1;
-            let mut power = 100;
-            while self.prob < MAX / power && power <= 1_000_000 {
-                alpha >>= 2;
-                beta >>= 2;
-                power *= 10;
-            }
-        }
-        let mut delta = 0i64;
-        delta = delta.wrapping_add(alpha.wrapping_mul(qdelay.wrapping_sub(self.target)) as i64);
-        delta = delta.wrapping_add(beta.wrapping_mul(qdelay.wrapping_sub(qdelay_old)) as i64);
-        let oldprob = self.prob;
-        if delta > (MAX / (100 / 2)) as i64 && self.prob >= MAX / 10 {
-            delta = ((MAX / 100) * 2) as i64;
-        }
-        if qdelay > 250_000_000 >> 6 {
-            delta += (MAX / (100 / 2)) as i64;
-        }
-        self.prob = self.prob.wrapping_add(delta as u64);
-        if delta > 0 {
-            if self.prob < oldprob {
-                self.prob = MAX;
-                update_prob = false;
-            }
-        } else if self.prob > oldprob {
-            self.prob = 0;
-        }
-        if qdelay == 0 && qdelay_old == 0 && update_prob {
-            self.prob -= self.prob / 64;
-        }
-        self.qdelay = qdelay;
-        if self.qdelay < self.target / 2
-            && self.qdelay_old < self.target / 2
-            && self.prob == 0
-            && (!self.dq_rate_estimator || self.avg_dq_rate > 0)
-        {
-            *self = Kernel {
-                qdelay: self.qdelay,
-                qdelay_old: self.qdelay_old,
-                prob: self.prob,
-                ..Kernel::new(self.dq_rate_estimator)
-            };
-        }
-        if !self.dq_rate_estimator {
-            self.qdelay_old = qdelay;
-        }
-    }
-}
-
-/// Runs the rng_copy packets through the law and the kernel's code, with the rng_copy random
-/// numbers. Returns the number of signals, and the highest probability.
-fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize, f64) {
-    let params = PieParams {
-        estimator: match dq_rate_estimator {
-            true => Estimator::LinuxDepartureRate,
-            false => Estimator::Timestamp,
-        },
-        least_backlog: Bytes(3000),
-        ..PieParams::defaults()
-    };
-    let mut law = Pie::new(&params, &site());
-    let mut kernel = Kernel::new(dq_rate_estimator);
-    let mut rng = Rng::new(seed, "draws");
-    let mut queue: VecDeque<(u64, u32)> = VecDeque::new();
-    let mut backlog = 0u64;
-    let (mut signals, mut highest) = (0, 0);
-    let mut change_ns = 500_000_000;
-    for (now_ns, event) in load(seed, phases) {
-        let now = Time::from_nanos(now_ns);
-        let q = |packets: usize, bytes: u64| QueueView {
-            packets: packets as u32,
-            bytes,
-            ..view(0)
+            Event::Arrival(number) => number,
         };
-        while change_ns <= now_ns {
-            kernel.calculate_probability(backlog);
-            change_ns += 15_000_000;
+        let packet = &vector.packets[number];
+        let (p, q) = (packet.meta(now), backlog.view());
+        let spared = law.spares(&q);
+        let sum = law.sum.wrapping_add(law.prob);
+        let verdict = law.on_enqueue(now, &q, &p, &mut rng);
+        let was_signalled = packet.fate != Fate::Passed;
+        let part = &mut signals[PARTS * number / vector.packets.len()];
+        part.law += u32::from(verdict != Verdict::Pass);
+        part.kernel += u32::from(was_signalled);
+        if was_signalled {
+            let at = format!("packet {number} at {} ns", now.as_nanos());
+            assert!(!spared, "{at}");
+            // Signals are spaced.
+            assert!(sum >= MAX_PROB / 100 * 85, "{at}");
+            let marks = p.signal == Signal::Mark && law.prob <= law.mark_up_to;
+            assert_eq!(packet.fate == Fate::Marked, marks, "{at}");
         }
-        highest = highest.max(kernel.prob);
-        law.handle_timeout(now, &q(queue.len(), backlog));
-        assert_eq!(law.prob, kernel.prob, "at {now_ns} ns");
-        assert_eq!(law.burst, kernel.burst_time, "at {now_ns} ns");
-        match event {
-            Event::Arrival { .. } if queue.len() >= 1000 => {
-                kernel.accu_prob = 0;
-                law.on_overflow(now, &q(queue.len(), backlog));
-            }
-            Event::Arrival { bytes, ect } => {
-                let p = PacketMeta {
-                    signal: if ect { Signal::Mark } else { Signal::Drop },
-                    ..packet(bytes)
-                };
-                let mut rng_copy = rng.clone();
-                let actual = law.on_enqueue(now, &q(queue.len(), backlog), &p, &mut rng);
-                let (dropped, marked) = kernel.enqueue(backlog, ect, &mut rng_copy);
-                let drops = actual == Verdict::Drop || (actual == Verdict::Signal && !ect);
-                assert_eq!(
-                    (drops, actual == Verdict::Signal && ect),
-                    (dropped, marked),
-                    "{now_ns}"
-                );
-                assert_eq!(law.sum, kernel.accu_prob, "at {now_ns} ns");
-                signals += usize::from(actual != Verdict::Pass);
-                if !dropped {
-                    queue.push_back((now_ns, bytes));
-                    backlog += u64::from(bytes);
-                }
-            }
-            Event::Service => {
-                let Some((arrived, bytes)) = queue.pop_front() else {
-                    continue;
-                };
-                backlog -= u64::from(bytes);
-                let p = PacketMeta {
-                    sojourn: Span::from_nanos(now_ns - arrived),
-                    ..packet(bytes)
-                };
-                law.on_dequeue(now, &q(queue.len(), backlog), &p, &mut rng);
-                kernel.process_dequeue(now_ns >> 6, arrived >> 6, bytes, backlog);
-                assert_eq!(law.delay, kernel.qdelay, "at {now_ns} ns");
-            }
+        // The draws of the kernel are not those of the law.
+        law.sum = match (was_signalled, verdict) {
+            (true, _) => 0,
+            (false, Verdict::Pass) => law.sum,
+            (false, _) => sum,
+        };
+        if packet.fate != Fate::Dropped {
+            backlog.push(number);
         }
     }
-    (signals, highest as f64 / MAX as f64)
+    Replay {
+        signals,
+        highest: highest as f64 / MAX_PROB as f64,
+    }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn the_same_arrivals_get_the_verdicts_of_linux(seed: u64, phases in phases()) {
-        side_by_side(seed, &phases, false);
-        side_by_side(seed, &phases, true);
-    }
+/// Asserts that the law follows a vector, and that the kernel signalled as often as the law expects.
+/// Returns the highest probability, and the numbers of marks and drops.
+fn assert_like_linux(text: &'static str, params: PieParams) -> (f64, usize, usize) {
+    let vector = Vector::read(text);
+    let params = PieParams {
+        first_change: Span::from_nanos(vector.number("first_update_ns")),
+        interval: Span::from_nanos(vector.number("update_period_ns")),
+        ..params
+    };
+    compare_counts(|seed| replay(&vector, &params, seed).signals);
+    let highest = replay(&vector, &params, 0).highest;
+    (
+        highest,
+        vector.count(Fate::Marked),
+        vector.count(Fate::Dropped),
+    )
 }
 
 #[test]
-fn these_arrivals_are_signalled_and_drive_the_probability_above_one() {
-    let phases = |loads: [f64; 3]| {
-        loads.map(|load| Phase {
-            load,
-            ms: 8000,
-            ect: 0.0,
-        })
+fn the_probability_and_the_signals_are_those_of_linux() {
+    let text = include_str!("../../../../tests/vectors/pie.csv");
+    let (highest, _, dropped) = assert_like_linux(text, PieParams::defaults());
+    // Unresponsive arrivals drive the probability above one.
+    assert!(highest > 1.0 && dropped > 200, "{highest} {dropped}");
+}
+
+#[test]
+fn the_departure_rate_gives_the_probability_and_the_signals_of_linux() {
+    let text = include_str!("../../../../tests/vectors/pie-departure-rate.csv");
+    let params = PieParams {
+        estimator: Estimator::LinuxDepartureRate,
+        ..PieParams::defaults()
     };
-    for dq_rate_estimator in [false, true] {
-        let (signals, _) = side_by_side(1, &phases([1.2, 0.5, 1.1]), dq_rate_estimator);
-        assert!(signals > 500, "{signals}");
-        // Unresponsive arrivals drive the probability above one.
-        let (_, highest) = side_by_side(1, &phases([5.5, 0.5, 5.5]), dq_rate_estimator);
-        assert!(highest > 1.0, "{highest}");
-    }
+    let (highest, _, dropped) = assert_like_linux(text, params);
+    assert!(highest > 1.0 && dropped > 200, "{highest} {dropped}");
+}
+
+#[test]
+fn packets_are_marked_and_dropped_as_often_as_in_linux() {
+    let text = include_str!("../../../../tests/vectors/pie-marks.csv");
+    let params = PieParams {
+        target: SetPoint::Delay(Span::from_millis(60)),
+        alpha: 0.0625,
+        beta: 0.0625,
+        ..PieParams::defaults()
+    };
+    let (_, marked, dropped) = assert_like_linux(text, params);
+    assert!(marked > 10 && dropped > 20, "{marked} {dropped}");
 }
 
 /// Returns a law with this probability and a delay of 20 ms, whose burst allowance is used up.

@@ -294,7 +294,7 @@ fn a_mark_reduces_once_and_is_answered_with_cwr() {
     let mut cwr = Vec::new();
     for next in (5..=11).step_by(2) {
         host.echo(next, &[], true);
-        cwr.extend(host.sent.drain(..).map(|segment| segment.cwr));
+        cwr.extend(host.link.take().iter().map(|segment| segment.cwr));
     }
     assert_eq!(host.window().1, 5);
     assert_eq!(cwr.iter().filter(|cwr| **cwr).count(), 1);
@@ -350,11 +350,11 @@ fn a_lost_syn_takes_ecn_with_it() {
         for _ in 0..timeouts {
             host.fire();
         }
-        host.sent.clear();
+        host.link.take();
         host.now += RTT;
         host.ack(1, &[]);
         // The data follows the ACK that ends the handshake.
-        assert_eq!(host.sent[1].ecn, ecn);
+        assert_eq!(host.link.take()[1].ecn, ecn);
     }
 }
 
