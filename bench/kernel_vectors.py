@@ -416,8 +416,8 @@ def write(name: str, vector: Vector, folder: Path = FOLDER) -> None:
         # A process of the guest takes time for each look at the clock, so that a sample just before
         # an update delays it. These samples show when the updates are; those of the vector are
         # always at the same distance from them.
-        files = run(replace(vector, sample_ns=FINE_NS), packets, start_ns)
-        times = samples(files, replace(vector, sample_ns=FINE_NS), started_ns, kind)
+        fine = run(replace(vector, sample_ns=FINE_NS), packets, start_ns)
+        times = samples(fine, replace(vector, sample_ns=FINE_NS), started_ns, kind)
         first_ns, period_ns = updates(times, PERIODIC[kind])
         # The vector begins with an update before the first arrival.
         first_ns -= ((first_ns - judged[0].arrived_ns) // period_ns + 1) * period_ns

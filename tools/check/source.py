@@ -33,8 +33,6 @@ OTHER_MEANINGS = {
     ("crates/forebay-aqm/src/disciplines/dualpi2.rs", "dualpi2"),  # the queue of that name
     ("crates/forebay-aqm/src/disciplines/cake.rs", "cake"),
     ("crates/forebay-py/src/link.rs", "pid"),  # a process identifier
-    # Linux's qdiscs, whose statistics the guest reads
-    *(("crates/forebay-guest/src/guest/kernels.rs", kind) for kind in ("codel", "pie", "dualpi2")),
 }
 
 

@@ -12,8 +12,8 @@ use forebay_link::direction::Direction;
 use forebay_link::pool::{Pool, PREFIX_BYTES};
 use forebay_link::{DelayRange, Path};
 use forebay_scenario::LawChoice;
-use forebay_sim::ids::{FlowId, StationId};
-use forebay_sim::packet::{BlocksAndHost, Flags, Packet, NO_BLOCKS};
+use forebay_sim::ids::FlowId;
+use forebay_sim::packet::{Flags, Packet};
 use forebay_sim::port::{PacketOnLink, Port};
 use forebay_sim::steps::LinkSteps;
 use forebay_trace::Settings;
@@ -57,6 +57,7 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
     let mut outcome = Outcome::default();
     let mut keep = |sent: Option<PacketOnLink>| {
         if let Some(PacketOnLink { packet, arrives_at }) = sent {
+            let packet = packet.unpack();
             let number = packet.seq as usize;
             let marked = packet.traffic_class.ecn() != arrivals[number].class.ecn();
             outcome.out.push((number, arrives_at, marked));
@@ -83,15 +84,14 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
         let packet = Packet {
             flow: FlowId::default(),
             seq: number as u32,
-            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+            host: 0,
             bytes: arrival.bytes,
             connection: 0,
             traffic_class: arrival.class,
             flags: Flags::of_udp(),
-            station: StationId::default(),
             traffic: 0,
         };
-        if port.arrive(now, packet) {
+        if port.arrive(now, packet.pack()) {
             at_once.push(port.send_next(now));
         }
     }

@@ -50,6 +50,7 @@ mod line;
 mod network;
 mod number;
 pub mod packet;
+mod pair;
 pub mod port;
 #[allow(unsafe_code, reason = "a hint to the processor")]
 mod prefetch;

@@ -17,6 +17,6 @@ mod stacks;
 #[cfg(test)]
 mod testing;
 
-pub use connection::{Config, SenderStep, TcpSegment};
+pub use connection::{Config, SenderStep};
 pub use receiver::{AckPolicy, Block, Receiver, Reply, MAX_BLOCKS};
 pub use senders::{senders, Senders, StepOutcome};

@@ -1,13 +1,27 @@
 //! The access link of a source, onto which a sender puts its segments.
 
-use forebay_aqm::TrafficClass;
+use forebay_aqm::{Ecn, TrafficClass};
 use forebay_units::Time;
 
 use crate::events::EventQueue;
 use crate::ids::{FlowId, StationId};
-use crate::network::Pair;
 use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES};
-use crate::tcp::TcpSegment;
+use crate::pair::Pair;
+
+/// A packet to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSegment {
+    /// True for the last packet of a write of the application (PSH).
+    pub push: bool,
+    /// True for an ACK without data; `seq` is then the number of the data to come.
+    pub bare: bool,
+    /// Number of the packet.
+    pub seq: u32,
+    /// True if the segment reports that the congestion window was reduced (CWR).
+    pub cwr: bool,
+    /// The ECN field of the IP header.
+    pub ecn: Ecn,
+}
 
 /// The access link of a flow's source.
 pub struct Uplink<'a> {
@@ -57,7 +71,6 @@ impl Uplink<'_> {
 
 #[cfg(test)]
 pub mod testing {
-    use forebay_aqm::Ecn;
     use forebay_units::{Rate, Span};
 
     use super::*;

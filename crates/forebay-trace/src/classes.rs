@@ -3,9 +3,9 @@
 
 use hdrhistogram::Histogram;
 
+use crate::delay_counts::delays;
 use crate::measures::{class_metric, Measure, MS, PERCENT};
 use crate::named_numbers::named_numbers;
-use crate::recorder::delays;
 use crate::LinkTrace;
 
 /// The packets of one class within the window.

@@ -3,8 +3,6 @@
 
 use hdrhistogram::Histogram;
 
-use crate::recorder::delays;
-
 /// Binary logarithm of the width in ns of the narrowest bins of [`delays`].
 const UNIT_BITS: u32 = 9;
 /// Binary logarithm of the number of the narrowest bins. Behind them there are half as many for
@@ -14,6 +12,12 @@ const NARROW_BITS: u32 = 11;
 const MOST_BITS: u32 = 40;
 /// Number of bins below that delay.
 const BINS: usize = ((MOST_BITS - UNIT_BITS - NARROW_BITS + 2) as usize) << (NARROW_BITS - 1);
+
+/// Returns an empty histogram from 1 us to 1000 s with three digits; longer delays count as 1000 s.
+pub(crate) fn delays() -> Histogram<u64> {
+    Histogram::new_with_bounds(1_000, 1_000_000_000_000, 3)
+        .expect("the bounds are constant and valid")
+}
 
 /// The number of delays in each bin of [`delays`].
 pub struct DelayCounts {

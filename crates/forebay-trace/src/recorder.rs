@@ -2,7 +2,6 @@
 
 use forebay_aqm::DropReason;
 use forebay_units::{Rate, Span, Time};
-use hdrhistogram::Histogram;
 
 use crate::delay_counts::DelayCounts;
 use crate::{ClassTrace, LinkTrace, QueuedTraffic, Samples};
@@ -44,12 +43,6 @@ struct Counts {
     departures: u32,
     departed_bytes: u64,
     capacity_bits: f64,
-}
-
-/// Returns an empty histogram from 1 us to 1000 s with three digits; longer delays count as 1000 s.
-pub(crate) fn delays() -> Histogram<u64> {
-    Histogram::new_with_bounds(1_000, 1_000_000_000_000, 3)
-        .expect("the bounds are constant and valid")
 }
 
 impl Recorder {

@@ -4,9 +4,9 @@
 use forebay_units::Span;
 use hdrhistogram::Histogram;
 
+use crate::delay_counts::delays;
 use crate::measures::{traffic_metric, Measure, MBITS, MS, NONE, PERCENT};
 use crate::named_numbers::named_numbers;
-use crate::recorder::delays;
 use crate::LinkView;
 
 /// The route, the senders and the round trips of one traffic of a run.

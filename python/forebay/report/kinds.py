@@ -10,6 +10,7 @@ import numpy as np
 
 from forebay._base.errors import ParameterError
 from forebay._base.registries import title_of
+from forebay._base.words import one_of
 from forebay.experiment import descriptions
 from forebay.report import drawing, over_time, style, sweeps
 from forebay.report.sheet import Curve, Floats, Panel, Scale, Sheet
@@ -345,7 +346,7 @@ def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
         If there is no such kind.
     """
     if kind not in KINDS and kind not in sweeps.OVERVIEWS:
-        raise ParameterError("kind", kind, ", ".join([*KINDS, *sweeps.OVERVIEWS]))
+        raise ParameterError("kind", kind, one_of([*KINDS, *sweeps.OVERVIEWS], kind))
     if kind in KINDS:
         return drawing.draw(KINDS[kind].sheet(result, point, link))
     overview = sweeps.content(result, kind)

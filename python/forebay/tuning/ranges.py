@@ -551,7 +551,7 @@ def _bounds(name: str, text: str, kind: str) -> tuple[float, float]:
 
 def _texts(value: ClassSpans | PerClass, kind: str | None) -> list[str]:
     """Return the entries of the classes of flows as texts."""
-    entries = value if isinstance(value, list) else [value]
+    entries: list[Any] = value if isinstance(value, list) else [value]
     return [part for entry in entries for part in _range_text(entry, kind).split(",")]
 
 

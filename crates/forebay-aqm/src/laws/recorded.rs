@@ -159,7 +159,7 @@ pub struct Backlog<'a> {
 }
 
 impl<'a> Backlog<'a> {
-    /// Returns an empty queue.
+    /// Creates an empty queue for the packets of this vector.
     pub fn new(vector: &'a Vector) -> Backlog<'a> {
         Backlog {
             vector,
@@ -175,7 +175,7 @@ impl<'a> Backlog<'a> {
         self.bytes += u64::from(self.vector.packets[number].bytes);
     }
 
-    /// Removes the oldest packet, and returns its number.
+    /// Removes the packet at the head and returns its number.
     pub fn pop(&mut self) -> Option<usize> {
         let number = self.numbers.pop_front()?;
         self.bytes -= u64::from(self.vector.packets[number].bytes);

@@ -6,7 +6,7 @@ use forebay_units::{Span, Time};
 
 use super::pacing::Pacer;
 use super::receiver::AckPolicy;
-use crate::uplink::Uplink;
+use crate::uplink::{TcpSegment, Uplink};
 
 /// The settings of all connections of one traffic.
 pub struct Config {
@@ -43,21 +43,6 @@ impl Config {
     pub fn ecn(&self) -> bool {
         self.ect != Ecn::NotEct
     }
-}
-
-/// A packet to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpSegment {
-    /// True for the last packet of a write of the application (PSH).
-    pub push: bool,
-    /// True for an ACK without data; `seq` is then the number of the data to come.
-    pub bare: bool,
-    /// Number of the packet.
-    pub seq: u32,
-    /// True if the segment reports that the congestion window was reduced (CWR).
-    pub cwr: bool,
-    /// The ECN field of the IP header.
-    pub ecn: Ecn,
 }
 
 /// The fields of an ACK that a sender reads.

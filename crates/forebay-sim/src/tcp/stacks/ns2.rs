@@ -16,8 +16,9 @@ use forebay_units::Time;
 use crate::tcp::congestion::{
     AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,
 };
-use crate::tcp::connection::{Ack, Config, Connection, SenderStep, TcpSegment};
+use crate::tcp::connection::{Ack, Config, Connection, SenderStep};
 use crate::tcp::senders::TcpSender;
+use crate::uplink::TcpSegment;
 use rto::RtoEstimator;
 
 /// Duplicate ACKs that trigger fast retransmit (RFC 5681 section 3.2).

@@ -10,7 +10,8 @@ use super::rtt::INITIAL_RTO;
 use super::timer_wheel;
 use super::{AckReport, CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
-use crate::tcp::connection::{Config, SenderStep, TcpSegment};
+use crate::tcp::connection::{Config, SenderStep};
+use crate::uplink::TcpSegment;
 
 /// Margin added to the time before a probe and to a reordering window.
 const LEAST_WAIT: Span = Span::from_millis(2);
