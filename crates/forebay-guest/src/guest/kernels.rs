@@ -1,5 +1,5 @@
 //! Bottleneck with a queue of the kernel. Taps before and after the queue see every packet, and the
-//! kernel reports the backlog.
+//! kernel reports the backlog and the law's state.
 
 use std::collections::HashMap;
 use std::io;
