@@ -79,7 +79,7 @@ fn on_lines(count: usize, in_flight: u64, spacing: Span) -> f64 {
             return None;
         }
         len -= 1;
-        let next = events.peek().map(|(time, event)| (time, *event));
+        let next = events.peek().map(|(time, event, _)| (time, *event));
         events.pop(|_| {});
         next
     })
@@ -92,7 +92,7 @@ fn hold(in_flight: u64, mut put: impl FnMut(Time, Event) -> Option<(Time, Event)
     let spacing = DELAY / in_flight;
     let mut now = Time::ZERO;
     for i in 0..in_flight {
-        put(Time::ZERO + i * spacing, [i as u32; 5]);
+        put(Time::ZERO + i * spacing, [i as u32; 4]);
     }
     let start = Instant::now();
     for i in 0..HOLDS {
@@ -103,7 +103,7 @@ fn hold(in_flight: u64, mut put: impl FnMut(Time, Event) -> Option<(Time, Event)
             0.0
         };
         let time = now + DELAY + Span::from_nanos(waited as u64);
-        if let Some((first, event)) = put(time, [i; 5]) {
+        if let Some((first, event)) = put(time, [i; 4]) {
             now = first;
             black_box(event);
         }

@@ -309,10 +309,10 @@ def recorded(
         # The identification in the IP header numbers the packets.
         number = int.from_bytes(starts[START_BYTES * row + 4 : START_BYTES * row + 6], "big") - 1
         letter = FATES[fate]
-        left = None if letter == "d" else started_ns + left_ns
+        departure_ns = None if letter == "d" else started_ns + left_ns
         expected_bytes, ecn = packets[number][1:]
         assert size == expected_bytes, f"packet {number} has {size} bytes"
-        judged[number] = Packet(started_ns + arrived_ns, size, ecn, left, letter)
+        judged[number] = Packet(started_ns + arrived_ns, size, ecn, departure_ns, letter)
     assert sorted(judged) == list(range(len(packets))), "the guest lost a packet before the queue"
     return [judged[number] for number in range(len(packets))]
 
@@ -416,8 +416,8 @@ def write(name: str, vector: Vector, folder: Path = FOLDER) -> None:
         # A process of the guest takes time for each look at the clock, so that a sample just before
         # an update delays it. These samples show when the updates are; those of the vector are
         # always at the same distance from them.
-        shown = run(replace(vector, sample_ns=FINE_NS), packets, start_ns)
-        times = samples(shown, replace(vector, sample_ns=FINE_NS), started_ns, kind)
+        fine = run(replace(vector, sample_ns=FINE_NS), packets, start_ns)
+        times = samples(fine, replace(vector, sample_ns=FINE_NS), started_ns, kind)
         first_ns, period_ns = updates(times, PERIODIC[kind])
         # The vector begins with an update before the first arrival.
         first_ns -= ((first_ns - judged[0].arrived_ns) // period_ns + 1) * period_ns

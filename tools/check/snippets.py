@@ -57,7 +57,7 @@ def check(root: Path = ROOT) -> Iterator[str]:
             text=True,
         )
     for line in answer.stdout.splitlines():
-        if (finding := FINDING.search(line)) and (page := pages.get(finding["module"])):
-            yield f"{page}:{finding['line']}: {finding['text']}"
+        if (finding := FINDING.search(line)) and finding["module"] in pages:
+            yield f"{pages[finding['module']]}:{finding['line']}: {finding['text']}"
     if answer.returncode not in (0, 1):
         yield answer.stdout + answer.stderr

@@ -152,7 +152,7 @@ fn run(folder: &Path) -> io::Result<RunRecord> {
         .map_err(|_| io::Error::other("too much traffic"))?;
     let bottleneck = match &orders.qdisc {
         Some(qdisc) => {
-            let queue = kernels_queue(qdisc, &scenario, &tools, traffic)?;
+            let queue = kernels_queue(qdisc, (&scenario, &law), &tools, traffic)?;
             GuestBottleneck::Kernels(Box::new(queue))
         }
         None => {
@@ -236,7 +236,7 @@ fn our_queue(
 /// Makes a queue of the kernel under a token bucket (tbf or htb), or one that shapes by itself.
 fn kernels_queue(
     qdisc: &Qdisc,
-    scenario: &Scenario,
+    (scenario, law): (&Scenario, &LawChoice),
     tools: &Tools,
     traffic: Vec<GroupTraffic>,
 ) -> io::Result<Kernels> {
@@ -266,8 +266,9 @@ fn kernels_queue(
     network::enter(network::FAR)?;
     let far = Tap::new()?;
     network::enter(network::ROUTER)?;
-    let kind = qdisc.words.split_whitespace().next().unwrap_or_default();
-    Kernels::new((index, kind), parent, near, far, traffic, held)
+    let tc = crate::tc(scenario, law, scenario.tested_link().buffer);
+    let state = tc.map_or(&[][..], |tc| tc.state);
+    Kernels::new((index, state), parent, near, far, traffic, held)
 }
 
 /// TC_H_ROOT (linux/pkt_sched.h).

@@ -68,7 +68,7 @@ pub mod record;
 pub mod trace;
 
 use forebay_aqm::Capacity;
-use forebay_linux_tc::TcSite;
+use forebay_linux_tc::{Tc, TcSite};
 use forebay_scenario::{LawChoice, Link, LinkSetting, Scenario, Setting, Shaper};
 use forebay_units::{Buffer, Bytes};
 
@@ -111,11 +111,20 @@ pub(crate) fn buffer_of(setting: &Setting) -> Option<Buffer> {
 
 /// Returns the qdisc of a law, as [`qdisc`] does, at another buffer.
 pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -> Option<Qdisc> {
+    let tc = tc(scenario, law, buffer)?;
+    Some(Qdisc {
+        words: tc.to_string(),
+        shapes: tc.shapes,
+    })
+}
+
+/// Returns the qdisc of a law with a buffer, and its arguments.
+pub(crate) fn tc(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -> Option<Tc> {
     let bottleneck = &Link {
         buffer,
         ..scenario.tested_link().clone()
     };
-    let words = |held: bool| {
+    let arguments = |held: bool| {
         let site = TcSite {
             queue: scenario.queue_site(bottleneck),
             // The scenario's packet size includes the Ethernet header.
@@ -127,14 +136,10 @@ pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -
     };
     // Neither a qdisc that shapes by itself nor htb keeps a packet out of the queue while it waits
     // for tokens, as tbf does.
-    let words = match words(true)? {
-        tc if tc.shapes || scenario.kernel.shaper == Shaper::Htb => words(false)?,
-        tc => tc,
-    };
-    Some(Qdisc {
-        words: words.to_string(),
-        shapes: words.shapes,
-    })
+    match arguments(true)? {
+        tc if tc.shapes || scenario.kernel.shaper == Shaper::Htb => arguments(false),
+        tc => Some(tc),
+    }
 }
 
 /// Returns a count as a `u32`, at most `u32::MAX`.

@@ -43,4 +43,4 @@
 pub mod fixed_point;
 mod tc;
 
-pub use tc::{LinuxQdisc, Rounded, Tc, TcSite};
+pub use tc::{LinuxQdisc, Rounded, StateVariable, Tc, TcSite};

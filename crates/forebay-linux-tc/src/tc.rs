@@ -66,11 +66,46 @@ pub struct Rounded {
     pub applied: String,
 }
 
+/// A state variable of a law in the statistics of its qdisc (`struct tc_*_xstats` in
+/// linux/pkt_sched.h).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StateVariable {
+    /// The name that the law's probe has for it.
+    pub name: &'static str,
+    /// Its position in the structure, in bytes.
+    pub offset: usize,
+    /// Its size in bytes, 4 or 8.
+    pub size: usize,
+    /// The value of one unit of it.
+    pub unit: f64,
+}
+
+impl StateVariable {
+    /// Returns the value in these statistics; NaN if they are too short.
+    pub fn value(&self, statistics: &[u8]) -> f64 {
+        let bytes = statistics.get(self.offset..self.offset + self.size);
+        let number = match (self.size, bytes) {
+            (8, Some(bytes)) => bytes
+                .try_into()
+                .map(|it| u64::from_ne_bytes(it) as f64)
+                .ok(),
+            (4, Some(bytes)) => bytes
+                .try_into()
+                .map(|it| f64::from(u32::from_ne_bytes(it)))
+                .ok(),
+            _ => None,
+        };
+        number.map_or(f64::NAN, |number| number * self.unit)
+    }
+}
+
 /// A qdisc and its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tc {
     /// The name of the qdisc.
     pub qdisc: &'static str,
+    /// The state variables of the law that the qdisc reports.
+    pub state: &'static [StateVariable],
     words: Vec<String>,
     /// The values that were rounded.
     pub rounded: Vec<Rounded>,
@@ -94,10 +129,17 @@ impl Tc {
     pub fn new(qdisc: &'static str) -> Tc {
         Tc {
             qdisc,
+            state: &[],
             words: Vec::new(),
             rounded: Vec::new(),
             shapes: false,
         }
+    }
+
+    /// Returns the qdisc with these state variables, which it reports.
+    #[must_use]
+    pub fn reporting(self, state: &'static [StateVariable]) -> Tc {
+        Tc { state, ..self }
     }
 
     /// Adds a keyword.

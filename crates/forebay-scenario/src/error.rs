@@ -74,7 +74,7 @@ impl Fault {
     pub fn in_file(self, file: &str) -> ScenarioError {
         ScenarioError {
             file: file.to_owned(),
-            fault: self,
+            fault: Box::new(self),
         }
     }
 }
@@ -85,7 +85,8 @@ impl Fault {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScenarioError {
     file: String,
-    fault: Fault,
+    /// In a box, so that a result with this error is small.
+    fault: Box<Fault>,
 }
 
 impl ScenarioError {

@@ -125,7 +125,7 @@ fn pick(
     let expected = match tables.len() {
         0 => format!("a [[{section}]] in the file"),
         1 => format!("the number 0 or the label {}", labels[0]),
-        n => format!("a number from 0 to {} or {}", n - 1, label_of(&labels)),
+        n => format!("a number from 0 to {} or {}", n - 1, label_of(labels)),
     };
     Err(ParamError::stated(path, reason, expected))
 }

@@ -344,12 +344,12 @@ def test_samples_have_the_state_that_the_kernels_qdisc_reports(law: str, names: 
     text = scenario(FTP.format(flows=4), law=law).replace('"150p"', '"150p"\necn = true')
     samples = forebay.run(text, engine="kernel").samples
     for name in names:
-        values = samples[name]
-        assert values.null_count() == 0, name
+        values = samples[name].to_numpy()
+        assert np.isfinite(values).all(), name
         assert values.max() > 0, name
     # TCP fills the queue, and a probability of four flows is small.
     for name in {"p", "p_root"} & set(names):
-        assert samples.filter(pl.col("time_s") > 4)[name].mean() < 0.2
+        assert samples.filter(pl.col("time_s") > 4)[name].to_numpy().mean() < 0.2
 
 
 @needs_guest

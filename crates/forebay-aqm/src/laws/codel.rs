@@ -1,7 +1,7 @@
 //! CoDel of Nichols, Jacobson, McGregor and Iyengar: once packets have waited longer than the
 //! target for an interval, it signals at departures, at an increasing rate.
 
-use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, StateVariable, Tc, TcSite};
 use forebay_theory::search::{time, Conditions, Search, Settings};
 use forebay_units::{params, words, Bytes, ParamError, Rng, SetPoint, Site, Span, Time, Value};
 
@@ -145,11 +145,33 @@ impl ConfiguredLaw for CodelParams {
     }
 }
 
+/// `struct tc_codel_xstats`.
+const XSTATS: &[StateVariable] = &[
+    StateVariable {
+        name: "count",
+        offset: 4,
+        size: 4,
+        unit: 1.0,
+    },
+    StateVariable {
+        name: "signalling",
+        offset: 28,
+        size: 4,
+        unit: 1.0,
+    },
+    StateVariable {
+        name: "delay",
+        offset: 12,
+        size: 4,
+        unit: 1e-6,
+    },
+];
+
 impl LinuxQdisc for CodelParams {
     /// tc-codel(8) and tc-fq_codel(8).
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let mut tc = match queue {
-            "fifo" => Tc::new("codel"),
+            "fifo" => Tc::new("codel").reporting(XSTATS),
             "fq" => Tc::new("fq_codel"),
             _ => return Ok(None),
         };

@@ -1,7 +1,7 @@
 //! PI2 of De Schepper, Bondarenko, Tsang and Briscoe: a PI controller of the queuing delay whose
 //! output is squared for classic traffic and used linearly for scalable traffic.
 
-use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, StateVariable, Tc, TcSite};
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{pi_on_delay, Conditions, Search};
@@ -132,13 +132,21 @@ impl LinearLaw for Pi2Params {
     }
 }
 
+/// `struct tc_dualpi2_xstats`.
+const XSTATS: &[StateVariable] = &[StateVariable {
+    name: "p_root",
+    offset: 0,
+    size: 4,
+    unit: 1.0 / u32::MAX as f64,
+}];
+
 impl LinuxQdisc for Pi2Params {
     /// tc-dualpi2(8).
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "dualpi2" {
             return Ok(None);
         }
-        let mut tc = Tc::new("dualpi2");
+        let mut tc = Tc::new("dualpi2").reporting(XSTATS);
         tc.always_marks(site)?;
         tc.backlog("least_backlog", self.least_backlog, 2, site)?;
         tc.limit(site);

@@ -1,7 +1,7 @@
 //! PIE of Pan, Natarajan, Baker and White: proportional-integral control of the queuing delay, with
 //! gains that increase with the probability.
 
-use forebay_linux_tc::{LinuxQdisc, Tc, TcSite};
+use forebay_linux_tc::{LinuxQdisc, StateVariable, Tc, TcSite};
 use forebay_theory::design::{Design, DesignRequest, DesignResult, LinearLaw};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_theory::search::{pi_on_delay, Conditions, Search, Settings};
@@ -146,11 +146,27 @@ impl LinearLaw for PieParams {
     }
 }
 
+/// `struct tc_pie_xstats`. The probability has 56 bits, and is shifted left by eight.
+const XSTATS: &[StateVariable] = &[
+    StateVariable {
+        name: "p",
+        offset: 0,
+        size: 8,
+        unit: 1.0 / (1u128 << 64) as f64,
+    },
+    StateVariable {
+        name: "delay",
+        offset: 8,
+        size: 4,
+        unit: 1e-6,
+    },
+];
+
 impl LinuxQdisc for PieParams {
     /// tc-pie(8) and tc-fq_pie(8), whose gains are integer sixteenths.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         let mut tc = match queue {
-            "fifo" => Tc::new("pie"),
+            "fifo" => Tc::new("pie").reporting(XSTATS),
             "fq" => Tc::new("fq_pie"),
             _ => return Ok(None),
         };

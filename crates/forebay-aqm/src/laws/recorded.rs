@@ -159,6 +159,7 @@ pub struct Backlog<'a> {
 }
 
 impl<'a> Backlog<'a> {
+    /// Creates an empty queue for the packets of this vector.
     pub fn new(vector: &'a Vector) -> Backlog<'a> {
         Backlog {
             vector,
@@ -168,11 +169,13 @@ impl<'a> Backlog<'a> {
         }
     }
 
+    /// Adds the packet with this number.
     pub fn push(&mut self, number: usize) {
         self.numbers.push_back(number);
         self.bytes += u64::from(self.vector.packets[number].bytes);
     }
 
+    /// Removes the packet at the head and returns its number.
     pub fn pop(&mut self) -> Option<usize> {
         let number = self.numbers.pop_front()?;
         self.bytes -= u64::from(self.vector.packets[number].bytes);

@@ -1,11 +1,12 @@
 //! Bottleneck with a queue of the kernel. Taps before and after the queue see every packet, and the
-//! kernel reports the backlog.
+//! kernel reports the backlog and the law's state.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use forebay_aqm::{DropReason, Ecn};
+use forebay_linux_tc::StateVariable;
 use forebay_units::{Fnv1a, Rate, Span, Time};
 use nix::libc;
 
@@ -62,73 +63,15 @@ struct Statistics {
     state: Vec<f64>,
 }
 
-/// A state variable of a law in the statistics of its qdisc (`struct tc_*_xstats` in
-/// linux/pkt_sched.h).
-struct StateVariable {
-    /// Its name, which is that in the law of this workspace.
-    name: &'static str,
-    /// Its position in bytes.
-    at: usize,
-    /// Its size in bytes, 4 or 8.
-    size: usize,
-    /// Its unit.
-    unit: f64,
-}
-
-const MICROSECOND: f64 = 1e-6;
-
-/// Returns the state variables that a qdisc of this kind reports.
-fn state_variables(kind: &str) -> &'static [StateVariable] {
-    const fn variable(name: &'static str, at: usize, size: usize, unit: f64) -> StateVariable {
-        StateVariable {
-            name,
-            at,
-            size,
-            unit,
-        }
-    }
-    const CODEL: &[StateVariable] = &[
-        variable("count", 4, 4, 1.0),
-        variable("signalling", 28, 4, 1.0),
-        variable("delay", 12, 4, MICROSECOND),
-    ];
-    // A probability of 56 bits, shifted left by eight.
-    const PIE: &[StateVariable] = &[
-        variable("p", 0, 8, 1.0 / (1u128 << 64) as f64),
-        variable("delay", 8, 4, MICROSECOND),
-    ];
-    const DUALPI2: &[StateVariable] = &[variable("p_root", 0, 4, 1.0 / u32::MAX as f64)];
-    match kind {
-        "codel" => CODEL,
-        "pie" => PIE,
-        "dualpi2" => DUALPI2,
-        _ => &[],
-    }
-}
-
-impl StateVariable {
-    /// Returns the value in a qdisc's statistics; NaN where they are too short.
-    fn value(&self, statistics: &[u8]) -> f64 {
-        let Some(bytes) = statistics.get(self.at..self.at + self.size) else {
-            return f64::NAN;
-        };
-        let number = match self.size {
-            8 => u64::from_ne_bytes(bytes.try_into().expect("eight bytes")) as f64,
-            _ => f64::from(u32::from_ne_bytes(bytes.try_into().expect("four bytes"))),
-        };
-        number * self.unit
-    }
-}
-
 impl Kernels {
-    /// Watches the queue of the device with the number `device`, whose qdisc is of this kind. The
-    /// thread must be in the router's namespace; `near` is a tap before the queue, `far` a tap
-    /// after it.
+    /// Watches the queue of the device with the number `device`, whose qdisc reports these state
+    /// variables. The thread must be in the router's namespace; `near` is a tap before the queue,
+    /// `far` a tap after it.
     ///
     /// # Errors
     /// Those of socket(2).
     pub fn new(
-        (device, kind): (u32, &str),
+        (device, state): (u32, &'static [StateVariable]),
         parent: u32,
         near: Tap,
         far: Tap,
@@ -146,7 +89,7 @@ impl Kernels {
             earlier: HashMap::new(),
             groups,
             holds_at,
-            state: state_variables(kind),
+            state,
         })
     }
 
