@@ -196,7 +196,7 @@ def test_an_interval_that_ignores_the_rtt_is_replaced_and_named() -> None:
     assert weak.gain_db == pytest.approx(critical_gain_db(made.point, usual_model), abs=1e-4)
     assert weak.phase_deg < 5
     assert made.loop.margins.phase_deg > 30
-    assert "usual interval of 6.25 ms is long beside R" in designs.paragraph(made)
+    assert "usual interval of 6.25 ms is long compared with R" in designs.paragraph(made)
     assert "--set interval=6.25ms" in designs.paragraph(made)
     kept = of("pi --rate 10Gbit/s --flows 50 --rtt 2ms", interval="6.25ms")
     assert kept.loop is not None

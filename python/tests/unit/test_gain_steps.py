@@ -68,7 +68,7 @@ def test_a_design_for_prague_stays_within_a_step() -> None:
 
 def test_a_design_explains_the_effect_of_a_gain_step() -> None:
     text = designs.paragraph(design("pie", Link("30Mbit/s", "200ms", flows=60)))
-    assert "will stand above the set-point" in text and "PI2 has no such steps" in text
-    assert "above the set-point" not in designs.paragraph(
+    assert "the mean queue will exceed the set-point" in text and "PI2 has no such steps" in text
+    assert "exceed the set-point" not in designs.paragraph(
         design("pi2", Link("30Mbit/s", "200ms", flows=60))
     )
