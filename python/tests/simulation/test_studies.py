@@ -168,7 +168,7 @@ def test_a_sample_may_be_set_to_another_size() -> None:
     assert (len(few), len(Points(text))) == (8, 64)
     # Sobol's first points are the same whatever their number, and so are their runs.
     assert [few.sweep.row(i) for i in range(8)] == [Points(text).sweep.row(i) for i in range(8)]
-    with pytest.raises(ScenarioError, match="a power of 2 for sobol"):
+    with pytest.raises(ScenarioError, match="1 to 1048576 points, and a power of 2 with sobol"):
         Points(text, overrides=["sweep.points=sobol 7"])
     with pytest.raises(ScenarioError, match="requires a range to sample; expected a range "):
         Points(SMALL, overrides=["sweep.points=sobol 8"])
