@@ -180,9 +180,7 @@ fn a_law_that_never_ends_is_interrupted() {
 #[test]
 fn a_law_that_cannot_be_built_is_a_fault() {
     let mut jobs = jobs("1s", 1);
-    jobs[0].law = Aqm::in_default_queue(Arc::new(|_, _| {
-        Err(ParamError::new("law", "nothing", "a law"))
-    }));
+    jobs[0].law = Aqm::in_default_queue(Arc::new(|_, _| Err(ParamError::missing("law", "a law"))));
     let finished = finish(&Batch::start(jobs, 1).unwrap());
     let why = finished[0].result.as_ref().err().unwrap();
     assert_eq!(why.message, "law: missing; expected a law");

@@ -140,7 +140,7 @@ def test_the_page_of_a_sweep_is_one_table_and_four_pictures(square: Result, tmp_
     # One over all points, and that of the laws.
     assert text.count("<table") == 2
     assert (
-        len(re.findall(r"<tr><td>\d+</td><td[^>]*>\d+</td><td[^>]*>(?:pi|droptail)</td>", text))
+        len(re.findall(r"<tr><td>\d+</td><td[^>]*>\d+</td><td[^>]*>(?:PI|DropTail)</td>", text))
         == 50
     )
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == [
