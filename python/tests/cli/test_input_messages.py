@@ -156,7 +156,10 @@ def test_a_set_point_of_classic_flows_is_not_missed_by_others() -> None:
 
 
 def test_letters_of_the_output_are_explained(cli: Cli) -> None:
-    for letter, meaning in (("S", "Sensitivity peak: the largest |1/(1 + L)|"), ("N", "Number of long-lived flows")):
+    for letter, meaning in (
+        ("S", "Sensitivity peak: the largest |1/(1 + L)|"),
+        ("N", "Number of long-lived flows"),
+    ):
         done = cli("explain", letter)
         assert done.returncode == 0
         assert meaning in done.stdout
