@@ -592,7 +592,10 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "expected one of reno, linux-reno, cubic, dctcp, prague"),
+        (
+            ["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"],
+            "expected one of reno, linux-reno, cubic, dctcp, prague",
+        ),
         (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values, but rtt has 3"),
         (["--flows", "9,x", "--rtt", "60ms"], '--flows: "x" is not valid'),
         (
