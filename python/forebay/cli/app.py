@@ -231,7 +231,6 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
     commands_app = typer.Typer(
         cls=Commands,
         help="A workbench for active queue management (AQM).",
-        no_args_is_help=True,
         # Typer loads pydantic, which is slow, to read any option without a value, even its own. The
         # help of a command does without these.
         add_completion=not alone,
@@ -249,9 +248,7 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
             if alone and name != called:
                 continue
             if isinstance(place, dict):
-                group = typer.Typer(
-                    cls=Commands, help=GROUPS[name], no_args_is_help=True, rich_markup_mode=None
-                )
+                group = typer.Typer(cls=Commands, help=GROUPS[name], rich_markup_mode=None)
                 for verb, function in place.items():
                     group.command(verb, cls=Command)(_loaded(function))
                 commands_app.add_typer(group, name=name)

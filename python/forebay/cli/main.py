@@ -109,8 +109,11 @@ def _run(arguments: list[str]) -> int:
     """Run a command line, report its error in one line, and return its exit status."""
     import typer
 
-    from forebay.cli.app import app
+    from forebay.cli.app import GROUPS, app
 
+    # Whoever names no command wants to know which there are.
+    if not arguments or arguments in [[group] for group in GROUPS]:
+        arguments = [*arguments, "--help"]
     try:
         called = arguments[0] if arguments and not arguments[0].startswith("-") else None
         # Completion needs the options, too.
@@ -135,10 +138,7 @@ def _run(arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as error:
-        # Without any argument, Typer has printed the help, and the line is empty.
-        line = wrong_option(error)
-        if line:
-            print_error(line)
+        print_error(wrong_option(error))
         return BAD_INPUT
     except ModuleNotFoundError as error:
         package = EXTRAS.get(str(error.name).partition(".")[0])
@@ -222,7 +222,7 @@ def _in_words(error: OSError) -> str:
 
 
 def wrong_option(error: typer.TyperException) -> str:
-    """Return the line of an error in an option; empty after the help was printed."""
+    """Return the line of an error in an option."""
     # Typer reads values with pydantic, whose errors have the value and the reason.
     errors: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     option = max(getattr(getattr(error, "param", None), "opts", ()), key=len, default="")

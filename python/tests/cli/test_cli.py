@@ -56,6 +56,13 @@ def test_help_breaks_its_lines_where_the_terminal_ends(
     assert max(map(len, wide.splitlines())) in range(90, 101)
 
 
+@pytest.mark.parametrize("named", [(), ("kernel",), ("guest",), ("store",)])
+def test_who_names_no_command_gets_the_help(cli: Cli, named: tuple[str, ...]) -> None:
+    done = cli(*named)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == cli(*named, "--help").stdout
+
+
 def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
     listed = cli("--help").stdout.partition("Start here")[2]
     commands = re.findall(r"^  ([a-z]+)  ", listed, re.MULTILINE)

@@ -189,7 +189,7 @@ def test_texts_of_windows_are_read(cli: Cli, tmp_path: Path, encoding: str) -> N
 def test_unreadable_contents_are_not_printed_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
     for contents, expected in [
         (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "unpack it first with `zstd -d`"),
-        (b"\x1b[2J\x07\0\n", 'found binary data in line 1 of "trace"'),
+        (b"\x1b[2J\x07\0\n", 'binary data in line 1 of "trace" is not valid'),
         (gzip.compress(b"1\n2\n", mtime=0)[:-6], "trace: is damaged gzip data: "),
     ]:
         (tmp_path / "trace").write_bytes(contents)
