@@ -222,7 +222,7 @@ def cli(tmp_path: Path, process: Cli) -> Cli:
     most of a short command's time. Commands that are about processes have one of their own."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        if str(arguments[0]) in OWN_PROCESS:
+        if arguments and str(arguments[0]) in OWN_PROCESS:
             return process(*arguments)
         return run_here(command(*arguments), tmp_path)
 

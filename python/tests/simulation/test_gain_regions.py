@@ -164,7 +164,7 @@ def test_a_tuning_over_a_recording(cli: Cli, tmp_path: Path) -> None:
     assert "rate_trace" in (folder / "tuned.toml").read_text()
     bare = cli("tune", "--rtt", "60ms", "--flows", "4", "--out", "bare")
     assert bare.returncode == 2
-    assert "--rate is missing" in bare.stderr
+    assert "--rate: missing; expected a rate or a range of rates, or a trace" in bare.stderr
 
 
 def test_a_tuning_tells_of_one_set() -> None:
