@@ -76,7 +76,7 @@ def test_an_address_holds_only_the_changes(base: BaseScenario) -> None:
         ({"spread": "-1"}, 'spread: "-1" is not valid; expected 0 to 0.95'),
         ({"tcp": "vegas"}, 'tcp: "vegas" is not valid; expected reno'),
         ({"ecn": "maybe"}, 'ecn: "maybe" is not valid; expected true or false'),
-        ({"a": "magic"}, 'a: "magic" is not valid; expected droptail'),
+        ({"a": "magic"}, 'a: "magic" is not valid; expected one of droptail, red, pi'),
         ({"a": ""}, 'a: "" is not valid; expected a law'),
         ({"a": "pi", "a.gain": "1"}, "a.gain: unknown key; expected one of "),
         ({"a": "pi", "a.a": "5"}, "a.a: 5 is not valid; expected a value from 0 to 1"),
@@ -131,7 +131,7 @@ def test_it_warns_as_forebay_run_does(base: BaseScenario, tmp_path: Path) -> Non
     plan = base.plan(now, params(now))
     mine = packets.warnings(plan, packets.run(plan, 1, lambda: False))
     theirs = forebay.run(base.toml(now, params(now))).warnings
-    assert mine == [f"{found.law}: {found.text}" for found, _ in theirs]
+    assert mine == [f"{registries.title_of(found.law)}: {found.text}" for found, _ in theirs]
     assert mine
 
 
@@ -614,7 +614,7 @@ def test_saved_and_copied_scenarios_run(
     assert [line["law"] for line in lines] == ["pi", "codel"]
     shown = page.locator("#numbers td").first.text_content()
     assert shown is not None
-    assert float(shown) == pytest.approx(1e-6 * lines[0]["metrics"]["goodput_bps"], rel=1e-3)
+    assert float(shown) == pytest.approx(1e-6 * lines[0]["metrics"]["goodput_bps"], abs=0.05)
     page.get_by_role("button", name="Copy as Python").click()
     page.wait_for_timeout(300)
     snippet = page.evaluate("window.studio.copied")

@@ -37,7 +37,7 @@ def test_without_an_integral_the_queue_settles_where_the_fluid_does(
     assert made.queue_pkts == pytest.approx(settled, rel=0.01)
     if law == "pi":
         assert settled == pytest.approx(665, abs=1)
-    assert "does not hold the wanted 90 packets" in designs.paragraph(made)
+    assert "equilibrium is not the target of 90 packets" in designs.paragraph(made)
 
 
 def test_a_map_simulates_as_long_as_its_cells_need(cli: Cli) -> None:

@@ -108,7 +108,7 @@ def test_pie_marks_whom_marks_steer() -> None:
 
 def test_sawteeth_of_cubic_are_warned_of_as_those_of_reno() -> None:
     made = design("rem", Link("4.17Mbit/s", "133ms", flows=2, packet="500B", senders="cubic"))
-    assert "it will settle below the set-point" in designs.paragraph(made)
+    assert "the mean queue will be below the set-point" in designs.paragraph(made)
     assert in_packets(made, 200)["queue_mean_pkts"] < 0.6 * made.queue_pkts
     many = design("pi", Link("188Mbit/s", "39.3ms", flows=68, packet="4000B", senders="cubic"))
-    assert "it will settle below the set-point" not in designs.paragraph(many)
+    assert "the mean queue will be below the set-point" not in designs.paragraph(many)

@@ -60,7 +60,7 @@ def test_every_engine_is_found_by_its_name() -> None:
         assert found.name == name
         assert found.in_words
     with pytest.raises(
-        ScenarioError, match=r'engine: "fluids" is not valid.*; expected packets, fluid'
+        ScenarioError, match=r'engine: "fluids" is not valid.*; expected one of packets, fluid'
     ):
         engines.named("fluids")
 

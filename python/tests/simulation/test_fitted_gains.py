@@ -150,7 +150,10 @@ def test_a_link_designs_its_laws() -> None:
         **{"params" if key == "set" else key: value for key, value in wanted.given.items()}
     )
     assert again.given == wanted.given
-    with pytest.raises(forebay.ScenarioError, match='"200p", its default'):
+    with pytest.raises(
+        forebay.ScenarioError,
+        match='"200p" .the default. is not valid; expected at most the buffer, "100p"',
+    ):
         settings("10Mbit/s", "10ms", "100p", "pi", gains="paper")
     with pytest.raises(forebay.ScenarioError, match="flows"):
         settings("10Mbit/s", aqm="pi", flows="0")
@@ -262,7 +265,7 @@ def test_each_point_of_a_sweep_is_a_link_of_its_own(tmp_path: Path) -> None:
     assert numbers == pytest.approx([float(dict(it.params)["a"]) for it in (few, few, many, many)])
     result.report(tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Each point is a link and a load of its own" in page
+    assert "Each point has its own link and load" in page
     # Timed changes are of one point, so its design holds over all of them.
     changed = AUTO + '[[at]]\ntime = "1s"\nset = { "traffic.0.flows" = 80 }\n'
     assert "8 to 80 flows" in experiment.read(changed).designed[0]
