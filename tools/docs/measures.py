@@ -103,7 +103,8 @@ target = "40p"
 result = forebay.run(scenario, seeds=1)
 start, end = 10, 20                      # the second half, since `measure` is not given
 queue = result.samples.filter(result.samples["time_s"].is_between(start, end))["queue_pkts"]
-by_hand = (((queue.cast(float) - 40) ** 2).sum() / (len(queue) + 1)) ** 0.5
+squares = ((queue.cast(float) - 40) ** 2).sum()
+by_hand = (float(squares) / (len(queue) + 1)) ** 0.5
 assert abs(by_hand - result.metrics["qacd_pkts"][0]) < 0.1
 ```
 '''

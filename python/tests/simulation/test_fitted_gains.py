@@ -152,7 +152,7 @@ def test_a_link_designs_its_laws() -> None:
     assert again.given == wanted.given
     with pytest.raises(
         forebay.ScenarioError,
-        match='"200p" .the default. is not valid; expected at most the buffer, "100p"',
+        match=r'"200p" .the default. is not valid; expected at most the buffer, "100p"',
     ):
         settings("10Mbit/s", "10ms", "100p", "pi", gains="paper")
     with pytest.raises(forebay.ScenarioError, match="flows"):
