@@ -205,7 +205,7 @@ def test_a_failure_leaves_the_device_as_it_was(router: Path3) -> None:
         (["nodev", "pi", "--rate", "15Mbit/s"], 2, "DEV: there is no device nodev"),
         (["eth0", "pie2", "--rate", "15Mbit/s"], 2, "law"),
         (["eth0", "rem", "--rate", "15Mbit/s"], 2, 'LAW: "rem" is not valid'),
-        (["eth0", "pi"], 2, "--rate is missing"),
+        (["eth0", "pi"], 2, "--rate: missing; expected a rate slightly below the link's"),
         (["eth0", "pi", "--rate", "15Mbit/s", "--set", "target=900p"], 2, "at most the buffer"),
         (["eth0", "pi", "--rate", "1kbit/s"], 2, "in fixed point"),
     ]:
