@@ -817,8 +817,8 @@ def test_a_run_that_is_too_short_to_measure_is_reported(
     window = "1000s.." if "--measure" in options else "0s.."
     tail = "; no file was written" if "--out" in options else ""
     assert re.search(
-        rf"^forebay link: the run of \S+ m?s was too short: it has no sample within the measurement window "
-        rf"{re.escape(window)}{tail}$",
+        rf"^forebay link: the run of \S+ m?s was too short: it has no sample within "
+        rf"the measurement window {re.escape(window)}{tail}$",
         done.stderr,
         re.MULTILINE,
     ), done.stderr
