@@ -118,7 +118,7 @@ def test_a_real_link_is_watched_and_steered_in_the_page(
         target.fill("20furlongs")
         target.press("Enter")
         page.get_by_text('target: "20furlongs" is not valid; expected a queue').wait_for()
-        page.get_by_role("button", name="Take law A’s gains").click()
+        page.get_by_role("button", name="Use the gains of law A").click()
         wanted = "rate=2Mbit/s law=pi target=50p a=0.0002592 b=0.0002562"
         deadline = time.monotonic() + PATIENCE_S
         while not request(path, "up")[0].startswith(wanted):
