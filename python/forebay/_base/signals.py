@@ -72,6 +72,12 @@ def catch() -> None:
     sys.unraisablehook = _retry_discarded
 
 
+def ignore() -> None:
+    """Ignore the signals that end a command from now on."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Note a signal, and raise `KeyboardInterrupt` as soon as that is safe."""
     _note(number)

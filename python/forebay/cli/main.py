@@ -51,8 +51,12 @@ def main() -> None:
     except KeyboardInterrupt:
         # The command has not begun yet.
         status = _interrupted()
-    # Nothing is left to be interrupted.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Nothing is left to be interrupted. An interruption that was sent again may arrive here, and
+    # Python would end with its signal in place of the status.
+    try:
+        signals.ignore()
+    except KeyboardInterrupt:
+        signals.ignore()
     sys.exit(status)
 
 
