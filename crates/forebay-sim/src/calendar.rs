@@ -365,6 +365,7 @@ fn sort_by_network(keys: [u64; NETWORK]) -> [u64; NETWORK] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_units::Rng;
 
     /// By the 0-1 principle a network sorts all keys if it sorts all sequences of zeros and ones.
     #[test]
@@ -374,8 +375,6 @@ mod tests {
             assert!(keys.is_sorted(), "{bits:b}");
         }
     }
-
-    use forebay_units::Rng;
 
     /// Compares the calendar with a heap, with pushes between pops, and with gaps from zero to far
     /// past the wheel.

@@ -85,12 +85,12 @@ pub struct Air {
 }
 
 impl Air {
-    /// Draws the outcome of a packet that has passed its last queue. Returns its ECN field if it
-    /// gets through.
-    pub fn fate(&mut self, packet: &Packet) -> Result<Ecn, Loss> {
+    /// Draws the outcome of a packet with this ECN field that has passed its last queue. Returns the
+    /// field if the packet gets through.
+    pub fn fate(&mut self, ecn: Ecn) -> Result<Ecn, Loss> {
         match self.loss > 0.0 && self.rng.chance(self.loss) {
             true => Err(Loss::Random),
-            false => Ok(packet.traffic_class.ecn()),
+            false => Ok(ecn),
         }
     }
 }

@@ -115,7 +115,7 @@ def _run(arguments: list[str]) -> int:
 
     from forebay.cli.app import GROUPS, app
 
-    # Whoever names no command wants to know which there are.
+    # Without a command, the answer is the list of commands.
     if not arguments or arguments in [[group] for group in GROUPS]:
         arguments = [*arguments, "--help"]
     try:

@@ -412,7 +412,7 @@ impl FluidLaw for Codel {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::recorded::{judge_departures, Fate, Packet, Vector};
+    use crate::laws::recorded::{judge_departures, Fate, JudgedPacket, Vector};
     use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::cast::whole_u64;
     use forebay_units::Params;
@@ -465,7 +465,7 @@ mod tests {
         let text = include_str!("../../tests/vectors/codel-wrap.csv");
         let packets = Vector::read(text).packets;
         // The kernel's time has 32 bits in units of 1024 ns.
-        let wraps = |packet: &Packet| packet.arrived.as_nanos() >> 42;
+        let wraps = |packet: &JudgedPacket| packet.arrived.as_nanos() >> 42;
         assert_eq!((wraps(&packets[0]), wraps(packets.last().unwrap())), (0, 1));
         let (marked, dropped) = replay(text, Span::ZERO);
         assert!(marked > 10 && dropped > 10, "{marked} {dropped}");

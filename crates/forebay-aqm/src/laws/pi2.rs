@@ -344,7 +344,9 @@ impl FluidLaw for Pi2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::recorded::{compare_counts, Backlog, Counts, Event, Fate, Vector, PARTS};
+    use crate::laws::recorded::{
+        compare_counts, Backlog, Fate, QueueEvent, SignalCounts, Vector, PARTS,
+    };
     use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::Params;
 
@@ -359,7 +361,7 @@ mod tests {
 
     /// A law that follows a vector, and the outcome.
     struct Replay {
-        signals: Counts,
+        signals: SignalCounts,
         /// The largest distance of p' from the kernel's after an update.
         error: f64,
     }
@@ -383,7 +385,7 @@ mod tests {
         let mut updates = times.zip(&vector.state).peekable();
         let mut rng = Rng::new(seed, "pi2");
         let mut backlog = Backlog::new(vector);
-        let (mut signals, mut error) = (Counts::default(), 0.0f64);
+        let (mut signals, mut error) = (SignalCounts::default(), 0.0f64);
         for (now, event) in vector.events() {
             while let Some((at, state)) = updates.next_if(|(at, _)| *at < now) {
                 assert_eq!(law.poll_timeout(), Some(since_start(at)));
@@ -392,11 +394,11 @@ mod tests {
                 error = error.max((probed(&law, "p_root") - linux).abs());
             }
             let number = match event {
-                Event::Arrival(number) => {
+                QueueEvent::Arrival(number) => {
                     backlog.push(number);
                     continue;
                 }
-                Event::Departure(number) => number,
+                QueueEvent::Departure(number) => number,
             };
             // Packets that are dropped at a departure were in front of the one that leaves.
             while let Some(head) = backlog.pop() {

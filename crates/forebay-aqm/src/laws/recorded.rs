@@ -22,7 +22,7 @@ pub enum Fate {
 
 /// A packet that arrived at the kernel's queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet {
+pub struct JudgedPacket {
     pub arrived: Time,
     pub bytes: u32,
     pub ecn: Ecn,
@@ -31,7 +31,7 @@ pub struct Packet {
     pub fate: Fate,
 }
 
-impl Packet {
+impl JudgedPacket {
     /// Returns the properties of the packet that a law sees at this time.
     pub fn meta(&self, now: Time) -> PacketMeta {
         PacketMeta {
@@ -50,7 +50,7 @@ impl Packet {
 /// A vector: packets in the order of their arrivals, and samples of the law's state.
 pub struct Vector {
     head: Vec<(&'static str, &'static str)>,
-    pub packets: Vec<Packet>,
+    pub packets: Vec<JudgedPacket>,
     pub state: Vec<Vec<u64>>,
 }
 
@@ -71,7 +71,7 @@ impl Vector {
         for line in packets.lines() {
             let cells: Vec<&str> = line.split(',').collect();
             arrived += Span::from_nanos(number(cells[0]));
-            vector.packets.push(Packet {
+            vector.packets.push(JudgedPacket {
                 arrived,
                 bytes: number(cells[1]),
                 ecn: TrafficClass(number(cells[2])).ecn(),
@@ -116,13 +116,13 @@ impl Vector {
 
     /// Returns the arrivals, and the times at which a packet left, in the order of time. A packet
     /// that arrives at an idle link leaves at once, before the next packet of a burst arrives.
-    pub fn events(&self) -> Vec<(Time, Event)> {
+    pub fn events(&self) -> Vec<(Time, QueueEvent)> {
         let mut events = Vec::new();
         for (number, packet) in self.packets.iter().enumerate() {
-            events.push((packet.arrived, Some(number), Event::Arrival(number)));
+            events.push((packet.arrived, Some(number), QueueEvent::Arrival(number)));
             if let Some(left) = packet.left {
                 let place = (left == packet.arrived).then_some(number);
-                events.push((left, place, Event::Departure(number)));
+                events.push((left, place, QueueEvent::Departure(number)));
             }
         }
         // The sort is stable, and `None` comes before any number.
@@ -140,7 +140,7 @@ impl Vector {
 
 /// An event at the kernel's queue, with the number of its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum QueueEvent {
     Arrival(usize),
     Departure(usize),
 }
@@ -206,11 +206,11 @@ pub fn judge_departures(
     for (now, event) in vector.events() {
         before(now, law);
         let number = match event {
-            Event::Arrival(number) => {
+            QueueEvent::Arrival(number) => {
                 backlog.push(number);
                 continue;
             }
-            Event::Departure(number) => number,
+            QueueEvent::Departure(number) => number,
         };
         // Packets that are dropped at a departure were in front of the one that leaves.
         loop {
@@ -242,13 +242,13 @@ const DRAWS: u32 = 200;
 
 /// The signals of a law and of the kernel in a part of a vector.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Count {
+pub struct SignalCount {
     pub law: u32,
     pub kernel: u32,
 }
 
 /// The signals in each part of a vector.
-pub type Counts = [Count; PARTS];
+pub type SignalCounts = [SignalCount; PARTS];
 
 /// Asserts that the kernel signalled as often as a law does, and returns the number of the kernel's
 /// signals. `replay` draws the law's signals with a seed.
@@ -256,8 +256,8 @@ pub type Counts = [Count; PARTS];
 /// The kernel's random numbers are not those of the law. Its count in each part of the vector is
 /// within four standard deviations of the law's mean, and one signal more, because small counts are
 /// not normally distributed. One part of 15,000 exceeds that by chance.
-pub fn compare_counts(replay: impl Fn(u64) -> Counts) -> u32 {
-    let draws: Vec<Counts> = (0..u64::from(DRAWS)).map(replay).collect();
+pub fn compare_counts(replay: impl Fn(u64) -> SignalCounts) -> u32 {
+    let draws: Vec<SignalCounts> = (0..u64::from(DRAWS)).map(replay).collect();
     let number = f64::from(DRAWS);
     for part in 0..PARTS {
         let law = || draws.iter().map(|counts| f64::from(counts[part].law));

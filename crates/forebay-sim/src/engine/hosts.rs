@@ -122,8 +122,7 @@ impl FarEnd<'_> {
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(TcpTraffic { config, .. }) = &class.tcp else {
             if let Some(air) = &mut class.external {
-                let packet = sent.packet.unpack();
-                let fate = air.fate(&packet);
+                let fate = air.fate(packet.traffic_class.ecn());
                 self.external.push(now, packet, fate);
                 if fate.is_err() {
                     return None;
@@ -219,7 +218,10 @@ impl Hosts {
         let pair = &mut network.pairs[route.pair.index()];
         let class = &network.classes[route.class as usize];
         let receiver = &mut network.receivers[flow.index()];
-        let TcpTraffic { config, .. } = class.tcp.as_ref().filter(|_| receiver.ack_due == now)?;
+        if receiver.ack_due != now {
+            return None;
+        }
+        let TcpTraffic { config, .. } = class.tcp.as_ref()?;
         receiver.take_due();
         let blocks = &mut self.blocks;
         Some(send_ack(

@@ -245,7 +245,8 @@ impl Mesh {
                     .pass(&mut pair.ack_down, at, packet.unpack().bytes);
                 if let Some(air) = &mut network.classes[route.class as usize].external {
                     let packet = packet.unpack();
-                    hosts.external.push(at, packet, air.fate(&packet));
+                    let fate = air.fate(packet.traffic_class.ecn());
+                    hosts.external.push(at, packet, fate);
                     return;
                 }
                 self.acks.push_on(usize::from(pair.class), at, packet, ());

@@ -3,12 +3,14 @@
 use forebay_units::Params;
 
 use super::*;
-use crate::laws::recorded::{compare_counts, Backlog, Counts, Event, Fate, Vector, PARTS};
+use crate::laws::recorded::{
+    compare_counts, Backlog, Fate, QueueEvent, SignalCounts, Vector, PARTS,
+};
 use crate::laws::testing::{packet, probed, site, view};
 
 /// The outcome of a law that follows a vector.
 struct Replay {
-    signals: Counts,
+    signals: SignalCounts,
     /// The highest probability, in units of [`MAX_PROB`].
     highest: f64,
 }
@@ -22,7 +24,7 @@ fn replay(vector: &Vector, params: &PieParams, seed: u64) -> Replay {
     let mut updates = times.zip(&vector.state).peekable();
     let mut rng = Rng::new(seed, "pie");
     let mut backlog = Backlog::new(vector);
-    let (mut signals, mut highest) = (Counts::default(), 0);
+    let (mut signals, mut highest) = (SignalCounts::default(), 0);
     for (now, event) in vector.events() {
         while let Some((at, state)) = updates.next_if(|(at, _)| *at < now) {
             assert_eq!(law.poll_timeout(), Some(at));
@@ -33,13 +35,13 @@ fn replay(vector: &Vector, params: &PieParams, seed: u64) -> Replay {
             highest = highest.max(law.prob);
         }
         let number = match event {
-            Event::Departure(number) => {
+            QueueEvent::Departure(number) => {
                 assert_eq!(backlog.pop(), Some(number));
                 let p = vector.packets[number].meta(now);
                 law.on_dequeue(now, &backlog.view(), &p, &mut rng);
                 continue;
             }
-            Event::Arrival(number) => number,
+            QueueEvent::Arrival(number) => number,
         };
         let packet = &vector.packets[number];
         let (p, q) = (packet.meta(now), backlog.view());
