@@ -181,6 +181,14 @@ class Counts:
         )
 
 
+def forwarded_packets(printed: str) -> int:
+    """Return the packets that the bottleneck forwarded, from the output of ``simulate``."""
+    packets = re.search(r"forwarded_packets\s+(\d+)", printed)
+    if packets is None:
+        raise SystemExit(f"simulate printed no number of packets:\n{printed}")
+    return int(packets[1])
+
+
 def counts_of_run(simulate: Path, case: Case, duration_s: float) -> Counts:
     """Run a case under callgrind and return its counts."""
     with tempfile.TemporaryDirectory() as folder:
@@ -197,14 +205,13 @@ def counts_of_run(simulate: Path, case: Case, duration_s: float) -> Counts:
             raise SystemExit(f"{case.name}:\n{result.stdout}{result.stderr}")
         text = out.read_text()
     events, totals = (re.search(rf"^{key}: (.*)$", text, re.M) for key in ("events", "totals"))
-    packets = re.search(r"forwarded_packets\s+(\d+)", result.stdout)
-    assert events and totals and packets, result.stdout + result.stderr
+    assert events and totals, text
     count = dict(zip(events[1].split(), map(int, totals[1].split()), strict=False))
     return Counts(
         count["Ir"],
         count["Bcm"] + count["Bim"],
         count["D1mr"] + count["D1mw"],
-        int(packets[1]),
+        forwarded_packets(result.stdout),
     )
 
 
