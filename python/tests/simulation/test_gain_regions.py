@@ -170,4 +170,4 @@ def test_a_tuning_over_a_recording(cli: Cli, tmp_path: Path) -> None:
 def test_a_tuning_tells_of_one_set() -> None:
     result = tune(LinkRange("20Mbit/s", "100ms", flows="5..10"), laws=["pi", "stpi"], seeds=1)
     text = " ".join(result.reasons())
-    assert "come from the exact set that keeps its margins" in text
+    assert "The gains of PI come from the exact set of gains" in text
