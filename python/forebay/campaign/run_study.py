@@ -15,7 +15,7 @@ import polars as pl
 from forebay._base import progress
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COST
-from forebay.campaign.runner import Threads, grow
+from forebay.campaign.runner import StudyLimits, Threads, grow
 from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
 from forebay.experiment import engines
@@ -28,7 +28,7 @@ from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Overrides
-    from forebay.campaign.runner import Workers
+    from forebay.campaign.runner import StudyProgress, Workers
     from forebay.campaign.study_points import PointsPart
     from forebay.experiment.store import Store
     from forebay.scenario.python_laws import Prototype
@@ -213,15 +213,20 @@ def study(
     )
     runs.check_writable()
     with workers(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
-        state = grow(points, runs, where, watch=lambda now, _: watch(now))
+        state = grow(points, runs, where, StudyLimits(watch=lambda now, _: watch(now)))
+    _check_whole(state)
+    points.list_runs(runs)
+    return Study(points, runs, state.seeds)
+
+
+def _check_whole(state: StudyProgress) -> None:
+    """Raise the error of a study that ended early."""
     if state.interrupted:
         raise KeyboardInterrupt
     if state.error is not None:
         raise state.error
     if state.stopped:
         raise RuntimeError(f"{state.stopped}; repeat the call to resume the study")
-    points.list_runs(runs)
-    return Study(points, runs, state.seeds)
 
 
 def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:

@@ -297,6 +297,18 @@ def _design(
         return None
 
 
+def _designed(
+    settings: Settings, chosen: Sequence[str | Prototype], at: SuiteLink
+) -> list[tuple[str, str]]:
+    """Return the keys and values that give the chosen laws their designed parameters."""
+    names = [law for law in chosen if isinstance(law, str)]
+    return [
+        (f"law.{law.kind}.{name}", text)
+        for law in laws(settings, names, at)
+        for name, text in law.params
+    ]
+
+
 def plan(
     settings: Settings,
     files: Sequence[Path],
@@ -340,28 +352,17 @@ def plan(
         If a scenario cannot be run, or not by this engine.
     """
     check_seeds(seeds)
-    names = [law for law in chosen if isinstance(law, str)]
-    designed = [
-        (f"law.{law.kind}.{name}", text)
-        for law in laws(settings, names, at)
-        for name, text in law.params
-    ]
-    pairs = [*designed, *quantities.set_pairs(overrides)]
+    pairs = [*_designed(settings, chosen, at), *quantities.set_pairs(overrides)]
     packet_bytes = round(quantity(SETTINGS, settings.packet, "size"))
     own = settings.link
     planned = []
     for path in files:
         name, text = experiment_names.shown(path), path.read_bytes()
         scenario = _native.plan(
-            text,
-            name,
-            overrides=pairs,
-            laws=list(chosen),
-            seeds=seeds,
-            read=FilesBeside(path),
+            text, name, overrides=pairs, laws=list(chosen), seeds=seeds, read=FilesBeside(path),
             without_own_laws=True,
             link=((own.rate_bps, own.delay_s), (at.rate_bps, at.delay_s), packet_bytes),
-        )
+        )  # fmt: skip
         command = shlex.join(["forebay", "run", name, *chosen_by(engine)])
         experiment = Experiment(scenario, name, text.decode(), command, engine=engine)
         engine.check(experiment)

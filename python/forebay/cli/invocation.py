@@ -273,6 +273,19 @@ class Invocation:
             open_page(page)
 
 
+def stopped_runs(
+    experiments: Sequence[Experiment], executions: Sequence[Execution], *, reported: bool
+) -> typer.Exit:
+    """Report how many runs of experiments had finished: see `stopped`."""
+    return stopped(
+        sum(len(executed.runs) for executed in executions),
+        sum(experiment.runs for experiment in experiments),
+        interrupted=any(executed.interrupted for executed in executions),
+        reported=reported,
+        by_input=any(fault.of_law for executed in executions for fault in executed.faults),
+    )
+
+
 def stopped(
     finished: int,
     total: int,

@@ -6,8 +6,8 @@ Their dependencies are loaded inside the commands, so that other commands stay q
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,7 +67,6 @@ def replay(
         Folder of the papers' experiments.
     """
     from forebay.campaign import replay as replays
-    from forebay.experiment import execution
     from forebay.experiment import store_choice as choice
 
     plan = replays.plan(paper, seeds, options.settings(set_), experiments, engine)
@@ -86,16 +85,25 @@ def replay(
         store = choice.store(making.store, without=making.no_store) or choice.at(
             stack.enter_context(temporary_folder())
         )
-        try:
+        with _exit_when_stopped(plan, store):
             _replay(plan, store, making.threads, call, report)
-        except RunError as error:
-            print_error(str(error))
-            raise typer.Exit(FAILED) from None
-        except KeyboardInterrupt:
-            count = execution.count_stored(plan.readings, store)
-            total = sum(reading.runs for reading in plan.readings)
-            print(f"interrupted; {count} of {total} runs are in the store", file=sys.stderr)
-            raise typer.Exit(signals.status()) from None
+
+
+@contextmanager
+def _exit_when_stopped(plan: Replay, store: Store) -> Iterator[None]:
+    """Report a failed run or an interruption in one line, and exit."""
+    from forebay.experiment import execution
+
+    try:
+        yield
+    except RunError as error:
+        print_error(str(error))
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        count = execution.count_stored(plan.readings, store)
+        total = sum(reading.runs for reading in plan.readings)
+        print(f"interrupted; {count} of {total} runs are in the store", file=sys.stderr)
+        raise typer.Exit(signals.status()) from None
 
 
 def _replay(

@@ -82,12 +82,9 @@ def suite(
         _report(results, call)
     if results.partial:
         raise stopped(
-            results.finished,
-            results.total,
-            interrupted=results.interrupted,
-            reported=bool(results.cases),
-            by_input=results.of_law,
-        )
+            results.finished, results.total, interrupted=results.interrupted,
+            reported=bool(results.cases), by_input=results.of_law,
+        )  # fmt: skip
 
 
 def _report(results: Suite, call: Invocation) -> None:

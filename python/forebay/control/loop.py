@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forebay._native import LinearModel
 
 Floats = NDArray[np.float64]
+Complex = NDArray[np.complex128]
 
 #: Largest number of steps of a response. A longer response is inverted from its Laplace transform,
 #: whose cost does not depend on the ratio of settling time and sampling interval.
@@ -258,19 +259,9 @@ def step_response(
         if margins.stable(terms):
             return _by_inversion(terms, plant, change, duration_s, points)
         steps = MOST_STEPS
-    modes = []
-    for path in plant.paths:
-        whole, rest_s = frequency_response.whole_intervals(path.delay_s, dt)
-        for residue, pole in frequency_response.partial_fractions(path):
-            new, old = frequency_response.gammas(pole, dt, rest_s)
-            modes.append((np.exp(-pole * dt), residue * new, residue * old, int(whole)))
-    decays, news, olds, delays = zip(*modes, strict=True)
     average = frequency_response.average_pole(model)
     queue = _native.step_response(
-        np.array(decays, complex),
-        np.array(news, complex),
-        np.array(olds, complex),
-        delays,
+        *_modes(plant, dt),
         smoothing=None if average is None else -math.expm1(-average * dt),
         direct=model["direct"],
         sampled=(per_sample, *sampled[1:]) if sampled else None,
@@ -278,6 +269,22 @@ def step_response(
         steps=steps,
     )
     return np.arange(steps + 1, dtype=float) * dt, queue
+
+
+def _modes(plant: Terms, dt: float) -> tuple[Complex, Complex, Complex, tuple[int, ...]]:
+    """Return the modes of a plant over steps of `dt` seconds, for `_native.step_response`.
+
+    They are the decay of each mode in a step, its gains from the newest input and the one before,
+    and the whole number of steps of its delay.
+    """
+    modes = []
+    for path in plant.paths:
+        whole, rest_s = frequency_response.whole_intervals(path.delay_s, dt)
+        for residue, pole in frequency_response.partial_fractions(path):
+            new, old = frequency_response.gammas(pole, dt, rest_s)
+            modes.append((np.exp(-pole * dt), residue * new, residue * old, int(whole)))
+    decays, newest, former, delays = zip(*modes, strict=True)
+    return np.array(decays, complex), np.array(newest, complex), np.array(former, complex), delays
 
 
 def _by_inversion(

@@ -893,17 +893,21 @@ def run(
         If a script is interrupted; the error carries the partial result.
     """
     experiment = read_experiment(
-        scenario,
-        laws=laws,
-        overrides=overrides or (),
-        seeds=seeds,
+        scenario, laws=laws, overrides=overrides or (), seeds=seeds,
         engine=engines.named(engine, "engine"),
-    )
+    )  # fmt: skip
     with progress.bar(only_on_terminal=True) as watch:
         executed = execution.execute(experiment, threads, watch, store=store_choice.opened(store))
-    result = Result(experiment, executed)
+    return _whole_or_partial(Result(experiment, executed), executed)
+
+
+def _whole_or_partial(result: Result, executed: Execution) -> Result:
+    """Return a result, with a warning if it is partial in an interactive session.
+
+    Raises `RunError` after a failed run, and `Interrupted` in a script that was interrupted.
+    """
     if executed.faults:
-        raise execution.run_error(experiment.plan, executed.faults[0], result=result)
+        raise execution.run_error(result.plan, executed.faults[0], result=result)
     if executed.interrupted:
         if not hasattr(sys, "ps1"):
             raise Interrupted(result)

@@ -13,6 +13,9 @@ GAINS, PAPER, FLOWS = "gains", "paper", "flows"
 #: The options that choose a law, and the ending of those from client to server.
 AQM, SET, UP = "aqm", "set", "_up"
 
+#: Kind and parameters of the law of a direction.
+DirectionLaw = tuple[str, dict[str, Any]]
+
 
 def options(
     settings: Mapping[str, Any], files: Sequence[tuple[str, bytes]]
@@ -41,24 +44,7 @@ def options(
     up = _law(settings, up=True) or down
     if settings.get(GAINS) == PAPER or not (down or up):
         return completed, []
-    # The link itself does not depend on its laws.
-    rest = {key: value for key, value in settings.items() if key.removesuffix(UP) not in {AQM, SET}}
-    link = _native.LinkSettings(rest, files)
-    delays_s = [way.link.delay_s for way in (link.up, link.down)]
-    rtt_s = tuple(max(1e-4, sum(ends)) for ends in zip(*delays_s, strict=True))
-    questions: list[tuple[bool, automatic_gains.Question]] = []
-    for is_up, law, way in [(False, down, link.down), (True, up, link.up)]:
-        if law is None or registries.law(law[0])["baseline"]:
-            continue
-        place = {
-            "rate_bps": way.link.rate_bps,
-            "packet_bytes": link.mtu,
-            "rtt_s": rtt_s,
-            "room_pkts": way.buffer_mtu_pkts,
-            "flows": _flows(settings.get(FLOWS)),
-            "one_loop": not way.law.per_flow,
-        }
-        questions.append((is_up, (law[0], place, law[1])))
+    questions = _questions(settings, files, down, up)
     # This process may become the emulator, for which it must have one thread.
     answers = automatic_gains.answers([question for _, question in questions], elsewhere=True)
     lines = []
@@ -79,7 +65,35 @@ def options(
     return completed, lines
 
 
-def _law(settings: Mapping[str, Any], *, up: bool) -> tuple[str, dict[str, Any]] | None:
+def _questions(
+    settings: Mapping[str, Any],
+    files: Sequence[tuple[str, bytes]],
+    down: DirectionLaw | None,
+    up: DirectionLaw | None,
+) -> list[tuple[bool, automatic_gains.Question]]:
+    """Return what each design needs to know, and True for the direction up."""
+    # The link itself does not depend on its laws.
+    rest = {key: value for key, value in settings.items() if key.removesuffix(UP) not in {AQM, SET}}
+    link = _native.LinkSettings(rest, files)
+    delays_s = [way.link.delay_s for way in (link.up, link.down)]
+    rtt_s = tuple(max(1e-4, sum(ends)) for ends in zip(*delays_s, strict=True))
+    questions: list[tuple[bool, automatic_gains.Question]] = []
+    for is_up, law, way in [(False, down, link.down), (True, up, link.up)]:
+        if law is None or registries.law(law[0])["baseline"]:
+            continue
+        place = {
+            "rate_bps": way.link.rate_bps,
+            "packet_bytes": link.mtu,
+            "rtt_s": rtt_s,
+            "room_pkts": way.buffer_mtu_pkts,
+            "flows": _flows(settings.get(FLOWS)),
+            "one_loop": not way.law.per_flow,
+        }
+        questions.append((is_up, (law[0], place, law[1])))
+    return questions
+
+
+def _law(settings: Mapping[str, Any], *, up: bool) -> DirectionLaw | None:
     """Return kind and parameters of a direction's own law; None without one, or a wrong one."""
     end = UP if up else ""
     if up and not any(f"{key}{UP}" in settings for key in (AQM, SET)):

@@ -50,7 +50,8 @@ def labels(text: str) -> list[dict[str, object]]:
 
 def made(at: Path, text: str = SMALL + GRID, **options: object) -> tuple[Study, StudyProgress]:
     points, store = Points(text), choice.at(at)
-    done = runner.make(points, store, Threads(2), seeds=points.seeds, **options)  # type: ignore[arg-type]
+    limits = runner.StudyLimits(**options)  # type: ignore[arg-type]
+    done = runner.make(points, store, Threads(2), limits, seeds=points.seeds)
     return Study(points, store, points.seeds), done
 
 
@@ -622,7 +623,8 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def study(text: str, budget_s: float | None = None) -> tuple[Points, StudyProgress]:
         points = Points(text, designs=Designs(store))
-        return points, runner.make(points, store, Threads(2), seeds=1, budget_s=budget_s)
+        limits = runner.StudyLimits(budget_s=budget_s)
+        return points, runner.make(points, store, Threads(2), limits, seeds=1)
 
     # The first part of its points is designed, and nothing is run.
     points, stopped = study(text, budget_s=1e-9)
