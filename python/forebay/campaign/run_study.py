@@ -20,7 +20,7 @@ from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
 from forebay.experiment import engines
 from forebay.experiment import run_rows as rows
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.execution import cores
 from forebay.experiment.experiment import Source
 from forebay.experiment.store import Designs
@@ -206,7 +206,7 @@ def study(
         If the connection to a scheduler is lost.
     """
     # The store is written to once the scenario is known to be sound.
-    runs = choice.of_study(store)
+    runs = stores.of_study(store)
     by, designs = engines.named(engine, "engine"), Designs(runs)
     points = Points(
         scenario, laws=laws, overrides=overrides, seeds=seeds, designs=designs, engine=by
@@ -242,13 +242,19 @@ def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
     Raises
     ------
     ScenarioError
-        If the name is none of these, or the workers cannot be reached.
+        If the name is none of these, Dask is not installed, or the workers cannot be reached.
     """
     if on == "threads":
         return nullcontext(Threads(threads or cores()))
     if on != "dask" and "://" not in on:
         expected = "threads, dask, or the address of a scheduler such as tls://host:8786"
         raise ParameterError("on", on, expected)
-    from forebay.campaign import cluster
+    try:
+        from forebay.campaign import cluster  # needs Dask
 
+        if on == "dask":
+            import cryptography  # noqa: F401 -- makes the certificate of a cluster
+    except ImportError as error:
+        expected = "threads, or Dask after `pip install dask distributed cryptography`"
+        raise ParameterError("on", on, expected, reason=f"{error.name} is missing") from error
     return cluster.cluster(on, threads)

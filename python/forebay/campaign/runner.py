@@ -342,7 +342,7 @@ Watch = Callable[[Progress, StudyProgress], None]
 
 @dataclass(frozen=True, kw_only=True)
 class StudyLimits:
-    """What a study may take, and who is told how far it is.
+    """The limits of a study, and the function that receives its progress.
 
     Attributes
     ----------
@@ -388,7 +388,7 @@ def make(
     workers : Workers
         Threads or a cluster.
     limits : StudyLimits, optional
-        What the study may take; without it there is no limit.
+        The limits of the study; without them there is none.
     seeds : int or mapping of str to int
         Number of seeds of each law at each point, or the same by digest.
     progress : StudyProgress, optional

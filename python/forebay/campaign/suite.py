@@ -261,7 +261,7 @@ class Suite:
         from forebay.campaign import suite_page as page
 
         table = page.comparison(self)
-        columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
+        columns = [Column("law", align_left=True), *map(Column.from_heading, table.heads[1:])]
         return printed(lambda screen: show(screen, columns, [RowGroup(table.rows, "")]))
 
     def _repr_html_(self) -> str:

@@ -185,7 +185,11 @@ def _show(scenario: ValidatedScenario) -> None:
 
     names = [name for name in scenario.metrics if name not in IN_REPORT]
     columns = [
-        *(Column("law", left=True), Column("", left=True), Column("verdict", sentence=True)),
+        *(
+            Column("law", align_left=True),
+            Column("", align_left=True),
+            Column("verdict", sentence=True),
+        ),
         *(Column(METRICS[name].title, METRICS[name].unit) for name in names),
     ]
     verdicts = [row.verdict + (" (void)" if row.counts_void else "") for row in scenario.rows]

@@ -286,11 +286,11 @@ def stability_map(
         Folder of the map; results/map-LAW without it.
     """
     from forebay.control import stability_map as mapped
-    from forebay.experiment import store_choice as choice
+    from forebay.experiment import store as stores
 
     axis, place = _map_axis(links.rate, links.rtt), links.upper_end()
     call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
-    store = choice.store(stored.store, without=stored.no_store) if simulate else None
+    store = stores.store(stored.store, without=stored.no_store) if simulate else None
     drawn = mapped.stability_map(
         law, place, flows=links.flows, rtt=links.rtt if axis == "rtt" else None,
         rate=links.rate if axis == "rate" else None, overrides=options.settings(set_),

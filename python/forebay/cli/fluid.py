@@ -209,7 +209,8 @@ def _print(rows: list[Row]) -> None:
     keys = [name for name in names if name in ("law", "point", "by")]
     headings = [Column.from_heading(HEADS[name]) for name in names]
     columns = [
-        replace(heading, left=name in keys) for name, heading in zip(names, headings, strict=True)
+        replace(heading, align_left=name in keys)
+        for name, heading in zip(names, headings, strict=True)
     ]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
     options.print_table(columns, cells, keys=len(keys))

@@ -172,9 +172,9 @@ class Invocation:
 
     def store(self, runs: StoreOptions) -> Store | None:
         """Return the store of runs; None without an output folder, unless one is asked for."""
-        from forebay.experiment import store_choice as choice
+        from forebay.experiment import store as stores
 
-        return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
+        return stores.store(runs.store, without=runs.no_store, default=self.folder is not None)
 
     def executed(
         self,
@@ -276,7 +276,15 @@ class Invocation:
 def stopped_runs(
     experiments: Sequence[Experiment], executions: Sequence[Execution], *, reported: bool
 ) -> typer.Exit:
-    """Report how many runs of experiments had finished: see `stopped`."""
+    """Report how many runs had finished when a command was stopped: see `stopped`.
+
+    Parameters
+    ----------
+    experiments, executions : sequence of Experiment, sequence of Execution
+        The experiments, and the outcomes of those that had begun.
+    reported : bool
+        True if the finished runs are in the report.
+    """
     return stopped(
         sum(len(executed.runs) for executed in executions),
         sum(experiment.runs for experiment in experiments),

@@ -239,7 +239,7 @@ def list_(*, as_json: bool = False) -> None:
         where = f" ({state})" if state else ""
         rows.append([shown(name) + where, record.law, rate, record.engine, params])
     heads = ("device", "law", "rate", "engine", "parameters")
-    print_table([Column(head, left=True) for head in heads], rows)
+    print_table([Column(head, align_left=True) for head in heads], rows)
 
 
 def _problems() -> Sequence[object]:

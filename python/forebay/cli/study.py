@@ -96,7 +96,7 @@ def study(
     from forebay.campaign import runner
     from forebay.campaign.study_points import Points
     from forebay.experiment import engines
-    from forebay.experiment import store_choice as choice
+    from forebay.experiment import store as stores
     from forebay.experiment.execution import cores
     from forebay.experiment.store import Designs
 
@@ -104,7 +104,7 @@ def study(
     until = runner.Until.read(extent.until, extent.most_seeds) if extent.until else None
     metrics = options.metric_names(metric)
     # The store is read first, and written once the scenario is known to be valid.
-    store = choice.of_study(making.store, without=making.no_store)
+    store = stores.of_study(making.store, without=making.no_store)
     points = Points(
         file, laws=overrides.law or (), overrides=overrides.set_ or (), seeds=overrides.seeds,
         engine=engines.named(engine), designs=Designs(store),

@@ -53,11 +53,11 @@ class Loop:
         Linear model of the law there, from `LawModel.operate` or `LawModel.linear`.
     terms : Terms
         Both as numbers for `forebay.control.frequency_response`.
-    held : str
+    controlled_quantity : str
         The quantity that the law controls, in packets.
     """
 
-    held = "Queue"
+    controlled_quantity = "Queue"
 
     def __init__(
         self, point: OperatingPoint, model: LinearModel, terms: Terms | None = None

@@ -420,7 +420,7 @@ def _column(values: NDArray[Any]) -> Number:
 class DelayLoop(MixedLoop):
     """The loop of classic and L4S flows, which controls the delay of the head of the queue."""
 
-    held = "Queuing delay at the link's rate"
+    controlled_quantity = "Queuing delay at the link's rate"
     probability_step = Loop.probability_step
 
 

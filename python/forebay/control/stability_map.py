@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 import forebay._native as _native
 from forebay._base import progress, signals
 from forebay._base.errors import ParameterError
-from forebay._base.overrides import law_pairs
 from forebay._base.publication import publish
 from forebay._base.quantities import Overrides
+from forebay._base.registries import law_pairs
 from forebay._base.words import one_of
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from forebay._base.publication import Content
     from forebay._native import LinearModel
-    from forebay.experiment.store_choice import StoreLike
+    from forebay.experiment.store import StoreLike
     from forebay.report.plot import Plot
 
 Floats = NDArray[np.float64]
@@ -496,7 +496,8 @@ def with_packets(
     store : Store, str or PathLike or None
         Store of runs, or its address.
     """
-    from forebay.experiment import execution, experiment, store_choice
+    from forebay.experiment import execution, experiment
+    from forebay.experiment import store as stores
 
     flows = sorted({max(1, round(n)) for n in _inner(theory.flows, points)})
     cells = [(float(n), value) for n in flows for value in _inner(theory.values, points)]
@@ -520,7 +521,7 @@ def with_packets(
         title, target_pkts = "Oscillation", theory.target_pkts
         text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
-    oscillation, opened = [], store_choice.opened(store)
+    oscillation, opened = [], stores.opened(store)
     for number, done in execution.execute_all(reads, samples=False, store=opened):
         execution.check_whole(reads[number], done)
         for run in done.runs:

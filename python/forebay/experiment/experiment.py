@@ -16,8 +16,8 @@ import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError, reason_of
 from forebay._base.input_file import MOST_DATA_BYTES
-from forebay._base.overrides import scenario_pairs
 from forebay._base.publication import digest_of
+from forebay._base.registries import scenario_pairs
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains
 from forebay.experiment.engines import KERNEL, PACKETS, chosen_by

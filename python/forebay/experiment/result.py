@@ -26,7 +26,8 @@ from forebay._base import (
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay._base.words import one_of
-from forebay.experiment import engines, execution, steady_state, store_choice
+from forebay.experiment import engines, execution, steady_state
+from forebay.experiment import store as stores
 from forebay.experiment.experiment import read as read_experiment
 from forebay.experiment.table import EMPTY, Cell, RunTable, to_pandas
 from forebay.scenario import axes
@@ -49,8 +50,7 @@ if TYPE_CHECKING:
     from forebay.experiment.execution import Execution
     from forebay.experiment.experiment import Experiment, Source
     from forebay.experiment.steady_state import Finding
-    from forebay.experiment.store import Store
-    from forebay.experiment.store_choice import StoreLike
+    from forebay.experiment.store import Store, StoreLike
     from forebay.experiment.table import LawDifference
     from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
@@ -897,7 +897,7 @@ def run(
         engine=engines.named(engine, "engine"),
     )  # fmt: skip
     with progress.bar(only_on_terminal=True) as watch:
-        executed = execution.execute(experiment, threads, watch, store=store_choice.opened(store))
+        executed = execution.execute(experiment, threads, watch, store=stores.opened(store))
     return _whole_or_partial(Result(experiment, executed), executed)
 
 

@@ -20,7 +20,8 @@ from forebay._base.progress import Progress
 from forebay._base.quantities import Overrides
 from forebay._base.words import one_of
 from forebay._native import ScenarioError
-from forebay.experiment import execution, store_choice
+from forebay.experiment import execution
+from forebay.experiment import store as stores
 from forebay.experiment.experiment import check_seeds
 from forebay.tuning import candidates
 from forebay.tuning.candidates import (
@@ -56,8 +57,7 @@ from forebay.tuning.recommendation import REFERENCES, Tuning
 from forebay.tuning.search import Region, Task, search_all, space_of
 
 if TYPE_CHECKING:
-    from forebay.experiment.store import Store
-    from forebay.experiment.store_choice import StoreLike
+    from forebay.experiment.store import Store, StoreLike
 
 __all__ = ["Tuning", "tune"]
 
@@ -152,7 +152,7 @@ def tune(
     ranges = ranges.with_settings(overrides, router or "")
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)
-    opened = store_choice.opened(store)
+    opened = stores.opened(store)
     if watch is not None:
         _Search(tuning, threads, Course(watch), opened, announce).run(seeds)
         return tuning
