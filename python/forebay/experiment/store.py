@@ -161,7 +161,7 @@ class Store(Segments):
         digests = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
         chosen = list(columns)
         return self.read(
-            lambda: self.scan().select(chosen).join(digests, on="config", how="semi").collect()
+            lambda: self.scan().join(digests, on="config", how="semi").select(chosen).collect()
         )
 
     def rows_by_run(self, configs: Mapping[Key, str], *, samples: bool) -> dict[Key, list[Row]]:

@@ -168,6 +168,33 @@ def test_rows_that_stand_twice_count_once(at: Path) -> None:
     assert pl.read_parquet(at / next(iter(store.segments()))).equals(whole)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0, 1)])
+def test_a_failed_run_that_was_repeated_counts_as_its_repetition(
+    at: Path, order: tuple[int, ...]
+) -> None:
+    store = stores.at(at / "made")
+    run(store, seeds=1)
+    sound = store.scan().sort(rows.KEY).collect()
+    failed = sound.with_columns(fault=pl.lit("it took too long"))
+    other = stores.at(at / "repeated")
+    for i in order:
+        other.add((failed, sound)[i])
+    assert other.scan().sort(rows.KEY).collect().equals(sound)
+    assert len(other.rows_of(sound["config"])) == sound.height
+    other.put_together(limit=1)
+    assert pl.read_parquet(at / "repeated" / next(iter(other.segments()))).equals(sound)
+
+
+def test_a_run_that_failed_twice_failed_once(at: Path) -> None:
+    store = stores.at(at / "made")
+    run(store, seeds=1)
+    failed = store.scan().sort(rows.KEY).collect().with_columns(fault=pl.lit("it took too long"))
+    other = stores.at(at / "failed")
+    other.add(failed)
+    other.add(failed)
+    assert other.scan().sort(rows.KEY).collect().equals(failed)
+
+
 def _fill(at: Path, seeds: range) -> None:
     store = stores.at(at)
     for seed in seeds:
