@@ -199,10 +199,10 @@ def writers(kind: Kind, row: pl.DataFrame, runs: int, processes: int) -> None:
 
 def main() -> None:
     """Measure both for each number of runs."""
-    read = experiment.read(SCENARIO)
+    planned = experiment.read(SCENARIO)
     with tempfile.TemporaryDirectory() as folder:
         store = stores.at(folder)
-        execution.execute(read, store=store)
+        execution.execute(planned, store=store)
         row = store.scan().collect().head(1)
     for runs in map(int, sys.argv[1:] or ["10000", "100000"]):
         for kind in (Segments, Sqlite):
