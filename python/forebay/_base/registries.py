@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
 from forebay._base import quantities
-from forebay._base.errors import ParameterError
 from forebay._base.quantities import Overrides
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 
 if TYPE_CHECKING:
     from forebay._native import LawEntry, ParamInfo, RegistryEntry, SenderEntry
@@ -48,8 +47,7 @@ def law(name: str) -> LawEntry:
     ParameterError
         If there is no such law.
     """
-    if name not in laws():
-        raise ParameterError("law", name, one_of(laws(), name))
+    check_choice("law", name, laws())
     return laws()[name]
 
 

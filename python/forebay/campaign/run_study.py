@@ -250,11 +250,13 @@ def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
         expected = "threads, dask, or the address of a scheduler such as tls://host:8786"
         raise ParameterError("on", on, expected)
     try:
-        from forebay.campaign import cluster  # needs Dask
+        import distributed  # noqa: F401
 
         if on == "dask":
             import cryptography  # noqa: F401 -- makes the certificate of a cluster
     except ImportError as error:
         expected = "threads, or Dask after `pip install dask distributed cryptography`"
         raise ParameterError("on", on, expected, reason=f"{error.name} is missing") from error
+    from forebay.campaign import cluster
+
     return cluster.cluster(on, threads)

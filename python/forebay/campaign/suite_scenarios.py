@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError, quantity
 from forebay.experiment.engines import PACKETS, chosen_by
 from forebay.experiment.experiment import Experiment, FilesBeside, check_seeds
@@ -124,8 +124,7 @@ class Settings:
             path.stem: path for path in sorted(self.folder.glob("*.toml")) if path.name != SETTINGS
         }
         for name in names or ():
-            if name not in files:
-                raise ParameterError("scenario", name, one_of(files, name))
+            check_choice("scenario", name, files)
         return [path for name, path in files.items() if not names or name in names]
 
 
@@ -161,8 +160,7 @@ def find(name: str) -> Settings:
         for suite, folder in experiment_names.folders().items()
         if (folder / SETTINGS).is_file()
     }
-    if name not in suites:
-        raise ParameterError("SUITE", name, one_of(suites, name))
+    check_choice("SUITE", name, suites)
     return read(suites[name])
 
 

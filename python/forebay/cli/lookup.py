@@ -11,8 +11,7 @@ import typer
 
 from forebay import _native
 from forebay._base import registries
-from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay.cli.declaration import with_options
 from forebay.cli.options import console, offered, print_table
 
@@ -95,8 +94,7 @@ def _list(
         Returns a command that uses an entry.
     """
     for name in names or ():
-        if name not in registry:
-            raise ParameterError("NAME", name, one_of(registry, name))
+        check_choice("NAME", name, registry)
     entries = [entry for name, entry in registry.items() if not names or name in names]
     if as_json:
         keys = ["name", "unit", "default", "min", "max", "doc"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._base import signals
-from forebay._base.errors import ParameterError, RunError
+from forebay._base.errors import RunError
 from forebay._base.temporary import temporary_folder
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -216,8 +216,7 @@ def figure(
     for title, draw in drawings.items() if not name else ():
         print(f"{title:14} {(draw.__doc__ or '').splitlines()[0]}")
     for text in name or ():
-        if text not in drawings:
-            raise ParameterError("NAME", text, one_of(drawings, text))
+        check_choice("NAME", text, drawings)
     files: dict[str, bytes] = {}
     for text in name or ():
         files |= drawings[text]().files(text)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from forebay._base import metrics, quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay.comparison.compare import Agreement, Tolerance
 from forebay.experiment import engines as registry
 from forebay.experiment import execution, experiment
@@ -460,8 +460,7 @@ class Validation:
         """
         from forebay.comparison import validation_page as page
 
-        if kind not in (kinds := get_args(ValidationPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(ValidationPicture))
         if not 0 <= scenario < len(self.comparisons):
             expected = f"an index below {len(self.comparisons)}"
             raise ParameterError("scenario", scenario, expected)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import FlowModel
 from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
@@ -499,8 +499,7 @@ def plant_on(
     ScenarioError
         If a parameter is wrong, or the flows do not suit the law or the description.
     """
-    if windows not in WINDOWS:
-        raise ParameterError("windows", windows, one_of(WINDOWS, windows))
+    check_choice("windows", windows, WINDOWS)
     conflict = "the flows have several RTTs, or senders other than reno" if link.groups else ""
     conflict = "there are L4S flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:

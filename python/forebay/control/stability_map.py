@@ -25,7 +25,7 @@ from forebay._base.errors import ParameterError
 from forebay._base.publication import publish
 from forebay._base.quantities import Overrides
 from forebay._base.registries import law_pairs
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law
 from forebay.control.link import Link, Span, quantity, scenario_toml, span_ends
@@ -222,8 +222,7 @@ class StabilityMap:
         """
         from forebay.report.map_picture import draw_map
 
-        if kind not in (kinds := get_args(MapPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(MapPicture))
         return draw_map(self)
 
     def files(self) -> dict[str, Content]:

@@ -25,7 +25,7 @@ from forebay._base import (
 )
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
-from forebay._base.words import one_of
+from forebay._base.words import check_choice, one_of
 from forebay.experiment import engines, execution, steady_state
 from forebay.experiment import store as stores
 from forebay.experiment.experiment import read as read_experiment
@@ -433,8 +433,7 @@ class Result:
         --------
         >>> result.cell(law="pi", metric="delay_p95_s", flows=40).mean  # doctest: +SKIP
         """
-        if law not in self.plan.laws:
-            raise ParameterError("law", law, one_of(self.plan.laws, law))
+        check_choice("law", law, self.plan.laws)
         point = self._point_with(settings)
         names = [entry.name for entry in self.plan.points[point].links]
         if link is not None and link not in names:
@@ -744,8 +743,7 @@ class Result:
         ParameterError
             If there is no such table.
         """
-        if table not in (names := get_args(FrameName)):
-            raise ParameterError("table", table, one_of(names, table))
+        check_choice("table", table, get_args(FrameName))
         frame: pl.DataFrame = self.summary() if table == "summary" else getattr(self, table)
         return frame
 

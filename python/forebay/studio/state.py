@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import LawModel, ScenarioError
 from forebay.control.link import PLAIN, Link
 from forebay.scenario.builder import Group
@@ -397,8 +397,7 @@ def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
     if not kind:
         return None
     laws = registries.laws()
-    if kind not in laws:
-        raise ParameterError(side, kind, one_of(laws, kind))
+    check_choice(side, kind, laws)
     goals = tuple((k.removeprefix("goal."), v) for k, v in own.items() if k.startswith("goal."))
     params = [(k, v) for k, v in own.items() if not k.startswith("goal.") and k != "by"]
     rule = laws[kind]["has_rule"]

@@ -24,7 +24,7 @@ from forebay import _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
 from forebay._base.registries import baseline
-from forebay._base.words import one_of
+from forebay._base.words import check_choice, one_of
 from forebay._native import ScenarioError, SearchSpace
 from forebay.control import disturbances
 from forebay.control.link import PLAIN
@@ -444,8 +444,7 @@ def known(laws: Sequence[str], ranges: LinkRange | None = None) -> list[str]:
     """
     names = list(registries.laws())
     for law in laws:
-        if law not in names:
-            raise ParameterError("laws", law, one_of(names, law))
+        check_choice("laws", law, names)
     if ranges is not None and ranges.router:
         names = [law for law in names if _router_has(law, ranges)]
         for law in laws:
