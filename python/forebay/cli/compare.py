@@ -9,6 +9,7 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base import progress
 from forebay._base.registries import title_of
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -123,7 +124,6 @@ def validate(
     as_json
         Print one JSON object per law instead of tables.
     """
-    from forebay._base import progress
     from forebay._base.publication import digest_of
     from forebay.comparison import validate as validation
 

@@ -10,6 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base import quantities
+from forebay._base.metrics import TRAFFIC_METRICS
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -186,9 +188,6 @@ def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:
 
     They are means over the seeds; the table is empty where the bottleneck has a single traffic.
     """
-    from forebay._base import quantities
-    from forebay._base.metrics import TRAFFIC_METRICS
-
     labels = [point.label for point in result.plan.points]
     point, law = labels.index(str(row["point"])), result.plan.laws.index(str(row["law"]))
     cells = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
+from forebay._base.metrics import with_interval
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError, quantity
 from forebay.cli import options
@@ -223,8 +224,6 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
 
 def _figures(number: IntervalEstimate, scale: float) -> tuple[str, str, str]:
     """Return a value and the ends of its interval, in the figures that the interval supports."""
-    from forebay._base.metrics import with_interval
-
     half_width = scale * (number.high - number.low) / 2
     if not 0 < half_width < math.inf:
         bounds = (number.value, number.low, number.high)

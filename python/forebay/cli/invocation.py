@@ -9,14 +9,14 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from forebay._base import signals
+from forebay._base import progress, signals
 from forebay.cli.main import BAD_INPUT, FAILED
 from forebay.cli.options import (
     OutputOptions,
@@ -204,7 +204,6 @@ class Invocation:
         list of Execution
             One for each experiment; after an interruption or a failure, those that had begun.
         """
-        from forebay._base import progress
         from forebay.experiment import execution
 
         store = self.store(making)
@@ -238,10 +237,6 @@ class Invocation:
         task : str
             Task that the terminal shows; nothing if empty.
         """
-        from contextlib import nullcontext
-
-        from forebay._base import progress
-
         try:
             with progress.status(task) if task else nullcontext():
                 yield

@@ -6,6 +6,7 @@ commands, so that other commands stay quick.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from forebay._base import progress
 from forebay._base.errors import ParameterError
 from forebay.cli.declaration import with_options
 from forebay.cli.main import FAILED, print_error
@@ -39,14 +41,11 @@ def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
     as_json
         Print JSON instead of a table.
     """
-    from forebay._base import progress
     from forebay.linux import doctor as doctors
 
     with progress.status("looking at this machine"):
         findings = [doctors.queue(device)] if device else list(doctors.findings())
     if as_json:
-        import json
-
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         _print(findings, device)
@@ -111,7 +110,6 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
     hz : N
         Frequency of the guest's clock in Hz, 100 to 1000.
     """
-    from forebay._base import progress
     from forebay.linux.guests import KernelSource, SetupError
     from forebay.linux.guests import setup as build
 

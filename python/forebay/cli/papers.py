@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay._base import signals
+from forebay._base import progress, signals
 from forebay._base.errors import RunError
 from forebay._base.temporary import temporary_folder
 from forebay._base.words import check_choice
@@ -122,8 +122,6 @@ def _replay(
     report: Callable[[ReplayedPaper], None],
 ) -> None:
     """Run the experiments, report on each paper, and write the summary."""
-    from forebay._base import progress
-
     with progress.bar() as watch:
         papers = plan.run(store, threads, watch)
         # The first paper waits for the runs of all papers; the bar ends before anything is printed.
@@ -140,8 +138,6 @@ def _replay(
 
 def _report(replayed: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:
     """Print a paper's verdicts and write its page."""
-    from forebay._base import progress
-
     if call.as_json:
         for verdict in replayed.verdicts:
             print(verdict.line(), flush=True)
@@ -268,7 +264,6 @@ def suite(
     page : FILE
         Also write the comparison as Markdown.
     """
-    from forebay._base import progress
     from forebay.campaign import suite as suites
 
     plan = suites.planned(name, law, scenario, link, seeds, set_ or (), engine)
@@ -294,7 +289,6 @@ def suite(
 
 def _report_suite(results: Suite, call: Invocation) -> None:
     """Write the numbers, print the comparison, and write the pages."""
-    from forebay._base import progress
     from forebay.campaign import suite_page as pages
     from forebay.report import result_files
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from forebay._base import signals
+from forebay._base import progress, signals
 from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, print_errors, result_name, stopped_runs
@@ -117,7 +117,6 @@ def _keep(
     bool
         True if writing was interrupted.
     """
-    from forebay._base import progress
     from forebay.report import result_files, tables
 
     if flent is not None:
@@ -160,7 +159,6 @@ def _write_tables(result: Result, out: Path, *, ended_early: bool) -> bool:
     The metrics of many runs are written before the larger tables, so that an interruption loses
     none of them.
     """
-    from forebay._base import progress
     from forebay.report import result_files
 
     is_long = len(result.runs) > MOST_TABLES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forebay._base import signals
+from forebay._base import progress, quantities, signals
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -110,7 +110,6 @@ def tune(
     out : DIR
         Folder of the page and the figures; results/tune without it.
     """
-    from forebay._base import progress
     from forebay._base.publication import digest_of
     from forebay.tuning import recommendation, tuning
     from forebay.tuning.ranges import LinkRange
@@ -148,7 +147,6 @@ def tune(
 
 def _report(result: Tuning, call: Invocation, *, explain: bool) -> None:
     """Write the numbers, print the recommendation, and draw the page."""
-    from forebay._base import quantities
     from forebay.tuning import recommendation
 
     out = call.folder if result.searched else None
@@ -173,8 +171,6 @@ def _report(result: Tuning, call: Invocation, *, explain: bool) -> None:
 
 def _announce(expected: TuningEstimate) -> None:
     """Print the extent of the search and the time that it takes."""
-    from forebay._base import progress
-
     cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
     searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
     print_errors(
