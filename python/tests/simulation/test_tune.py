@@ -26,8 +26,8 @@ from forebay._base import statistics
 from forebay._base.progress import Progress
 from forebay._base.words import quantity
 from forebay._native import LawModel
-from forebay.control import disturbances, fitted_gains
-from forebay.control.loop import Loop
+from forebay.control import fitted_gains
+from forebay.control.loop import Loop, queue_deviations
 from forebay.experiment import store as stores
 from forebay.scenario import router
 from forebay.tuning import candidates, check, recommendation, search, tuning
@@ -120,7 +120,7 @@ def test_noise_of_an_open_loop_is_that_of_two_poles() -> None:
     point = loop.point
     a, b = point.tcp_pole, point.queue_pole
     wanted = 0.5 * point.capacity_pkts_per_s / point.rtt_s**2 / (2 * a * b * (a + b))
-    peak, noise_pkts, _ = disturbances.queue_deviations(loop)
+    peak, noise_pkts, _ = queue_deviations(loop)
     assert peak == pytest.approx(1, abs=0.02)
     assert noise_pkts == pytest.approx(math.sqrt(wanted), rel=0.02)
 
