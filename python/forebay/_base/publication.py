@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
 
 def publish(
-    folder: str | os.PathLike[str],
-    files: Mapping[str, Content],
-    *,
-    replaces: Iterable[str] = (),
+    folder: str | os.PathLike[str], files: Mapping[str, Content], *, replaces: Iterable[str] = ()
 ) -> list[Path]:
     """Write files into a folder, which is created if it does not exist.
 

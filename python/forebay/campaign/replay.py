@@ -531,8 +531,5 @@ def replay(
     """
     planned = plan(paper, seeds, overrides, engine=engine)
     # Claims need the samples of all runs, which are kept for this call alone.
-    with (
-        temporary_folder() as folder,
-        progress.bar(only_on_terminal=True) as watch,
-    ):
+    with temporary_folder() as folder, progress.bar(only_on_terminal=True) as watch:
         return list(planned.run(stores.at(folder), threads, watch))

@@ -13,12 +13,7 @@ from forebay._base import progress
 from forebay._base.registries import title_of
 from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import (
-    Invocation,
-    command_line,
-    print_json,
-    stopped,
-)
+from forebay.cli.invocation import Invocation, command_line, print_json, stopped
 from forebay.cli.main import print_error
 
 if TYPE_CHECKING:

@@ -15,13 +15,7 @@ from forebay._base.metrics import TRAFFIC_METRICS
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import (
-    Invocation,
-    print_errors,
-    print_json,
-    result_name,
-    stopped_runs,
-)
+from forebay.cli.invocation import Invocation, print_errors, print_json, result_name, stopped_runs
 
 if TYPE_CHECKING:
     from forebay.experiment.experiment import Experiment

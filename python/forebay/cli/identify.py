@@ -18,11 +18,7 @@ from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
     from forebay._base.publication import Content
-    from forebay.control.queue_estimate import (
-        Identified,
-        IdentifiedResponse,
-        IntervalEstimate,
-    )
+    from forebay.control.queue_estimate import Identified, IdentifiedResponse, IntervalEstimate
     from forebay.control.queue_records import QueueRecord
 
 #: Largest number of queues that are shown.

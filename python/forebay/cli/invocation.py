@@ -18,13 +18,7 @@ import typer
 
 from forebay._base import progress, signals
 from forebay.cli.main import BAD_INPUT, FAILED
-from forebay.cli.options import (
-    OutputOptions,
-    ReportOptions,
-    RunOptions,
-    StoreOptions,
-    open_page,
-)
+from forebay.cli.options import OutputOptions, ReportOptions, RunOptions, StoreOptions, open_page
 from forebay.cli.output import outlive_reader
 
 if TYPE_CHECKING:

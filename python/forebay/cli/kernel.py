@@ -138,9 +138,7 @@ def detach(
 
 @with_options
 def change(
-    device: Device,
-    changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
-    /,
+    device: Device, changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")], /
 ) -> None:
     """Change a law in the kernel while traffic runs.
 

@@ -235,8 +235,7 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
     columns = [Column("experiment", align_left=True), Column("title", sentence=True)]
     rows = [[title, str(tables[title].get("title", ""))] for title in chosen]
     print_table(columns, rows).print(
-        "forebay run NAME runs one; forebay experiments NAME > my.toml copies one",
-        style="dim",
+        "forebay run NAME runs one; forebay experiments NAME > my.toml copies one", style="dim"
     )
 
 

@@ -21,14 +21,7 @@ from forebay._base.words import check_choice
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import (
-    RESULTS,
-    Invocation,
-    print_errors,
-    print_json,
-    repeating,
-    stopped,
-)
+from forebay.cli.invocation import RESULTS, Invocation, print_errors, print_json, repeating, stopped
 from forebay.cli.main import FAILED, print_error
 
 if TYPE_CHECKING:

@@ -441,11 +441,7 @@ def _adjusted(lines: list[MetricDifference]) -> list[MetricDifference]:
 
 
 def _difference(
-    metric: str,
-    laws: tuple[str, str],
-    point: str,
-    a: pl.DataFrame,
-    b: pl.DataFrame,
+    metric: str, laws: tuple[str, str], point: str, a: pl.DataFrame, b: pl.DataFrame
 ) -> MetricDifference:
     """Return the difference of a metric over the runs with a partner of the same point and seed."""
     pairs = a.join(b, on=["point", "seed"], suffix="_b", maintain_order="left")

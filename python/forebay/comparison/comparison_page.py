@@ -231,10 +231,7 @@ def _print_item(console: Console, text: str) -> None:
 
 
 def write(
-    comparison: ResultComparison,
-    out: str | os.PathLike[str],
-    command: str = "",
-    digest: str = "",
+    comparison: ResultComparison, out: str | os.PathLike[str], command: str = "", digest: str = ""
 ) -> Path:
     """Write the page and the numbers to a folder.
 

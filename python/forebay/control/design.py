@@ -44,11 +44,7 @@ MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 
 
 def design(
-    law: str | Prototype,
-    link: Link,
-    *,
-    target: Quantity | None = None,
-    overrides: Overrides = (),
+    law: str | Prototype, link: Link, *, target: Quantity | None = None, overrides: Overrides = ()
 ) -> Design:
     """Design a law for a link.
 

@@ -131,9 +131,7 @@ def _target_point(link: Link, target_pkts: float, plant: Plant, base: LawModel) 
             reason=f"with {link.flows:g} classic flows they equal {flows:.3g} Reno flows",
         )
     raise ParameterError(
-        "flows",
-        whole(flows),
-        f"at most {limit:.3g} at this rate, RTT and set-point",
+        "flows", whole(flows), f"at most {limit:.3g} at this rate, RTT and set-point"
     )
 
 
@@ -345,10 +343,7 @@ def _no_equilibrium(law: str, link: Link, plant: Plant) -> ParameterError:
         ),
     }.get(
         how,
-        (
-            f"it has no linear model at any queue for {flows}",
-            "fewer flows, or other parameters",
-        ),
+        (f"it has no linear model at any queue for {flows}", "fewer flows, or other parameters"),
     )
     return ParameterError("law", law, expected, reason=reason)
 

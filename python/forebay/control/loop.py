@@ -218,12 +218,7 @@ def count_loops(loops: Sequence[Loop]) -> list[tuple[float, bool]]:
 
 
 def step_response(
-    model: LinearModel,
-    terms: Terms,
-    plant: Terms,
-    change: float,
-    duration_s: float,
-    points: int,
+    model: LinearModel, terms: Terms, plant: Terms, change: float, duration_s: float, points: int
 ) -> tuple[Floats, Floats]:
     """Return time and deviation of the queue after a step at the plant's input.
 

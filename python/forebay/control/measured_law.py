@@ -345,8 +345,7 @@ def equilibrium(bench: Bench, law: DrivenLaw, plant: Plant) -> tuple[Equilibrium
     error = _error(bench, rest, queue_pkts, numerator, denominator)
     if error > TOLERANCE:
         raise _refused(
-            bench,
-            f"its response to sines differs by {100 * error:.3g} % from that of a linear law",
+            bench, f"its response to sines differs by {100 * error:.3g} % from that of a linear law"
         )
     zeros_at_one = abs(sum(denominator)) < INTEGRAL
     model: LinearModel = {

@@ -111,10 +111,7 @@ class MixedLoop(Loop):
             for state, group in zip(states, plant.classes, strict=True)
         )
         more = plant.flow_model.operating_point(
-            1.1 * flows,
-            point.rtt_s - age_s,
-            self.model["queue_pkts"],
-            point.capacity_pkts_per_s,
+            1.1 * flows, point.rtt_s - age_s, self.model["queue_pkts"], point.capacity_pkts_per_s
         )
         return more.probability - point.probability
 

@@ -597,10 +597,7 @@ def _in_words(count: float) -> str:
 #: Files with a container's memory limit and its present use: cgroups version 2, then version 1.
 CGROUP_MEMORY = [
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 ]
 
 

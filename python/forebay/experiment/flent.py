@@ -22,13 +22,7 @@ import numpy as np
 
 from forebay._base import input_file, quantities
 from forebay._base.errors import FormatError
-from forebay._base.input_file import (
-    kind_of,
-    number,
-    optional_table,
-    optional_text,
-    table,
-)
+from forebay._base.input_file import kind_of, number, optional_table, optional_text, table
 from forebay._base.publication import publish
 from forebay._native import ScenarioError, __version__
 
@@ -357,11 +351,7 @@ def _series(document: Mapping[str, Any], metadata: Mapping[str, Any]) -> Series:
 
 
 def _place(
-    series: Series,
-    means: dict[str, Floats],
-    name: str,
-    unit: str,
-    results: Mapping[str, Any],
+    series: Series, means: dict[str, Floats], name: str, unit: str, results: Mapping[str, Any]
 ) -> tuple[dict[str, Floats] | None, Mapping[str, float]]:
     """Return where a series belongs, and the units that it may have; nowhere if it is not used."""
     word = name.rsplit(maxsplit=1)[-1] if name.split() else ""
@@ -482,11 +472,7 @@ def _meant_s(metadata: Mapping[str, Any], times_s: Floats) -> tuple[float, float
 
 
 def _delays(
-    pings: Mapping[str, Floats],
-    inside: Any,
-    outside: Any,
-    base_s: float | None,
-    remarks: list[str],
+    pings: Mapping[str, Floats], inside: Any, outside: Any, base_s: float | None, remarks: list[str]
 ) -> Floats:
     """Return the queuing delays of all ping series: each ping less the round trip without a queue.
 

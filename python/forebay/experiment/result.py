@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import polars as pl
 
-from forebay._base import (
-    metrics,
-    progress,
-    publication,
-    quantities,
-    signals,
-    statistics,
-)
+from forebay._base import metrics, progress, publication, quantities, signals, statistics
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay._base.words import check_choice, one_of
@@ -37,15 +30,7 @@ if TYPE_CHECKING:
 
     from forebay._base.quantities import Overrides
     from forebay._base.statistics import PairedDifference
-    from forebay._native import (
-        ClassObserved,
-        LawInfo,
-        Observed,
-        Plan,
-        PointInfo,
-        Run,
-        TrafficInfo,
-    )
+    from forebay._native import ClassObserved, LawInfo, Observed, Plan, PointInfo, Run, TrafficInfo
     from forebay.experiment.engines import Engine
     from forebay.experiment.execution import Execution
     from forebay.experiment.experiment import Experiment, Source
@@ -71,16 +56,7 @@ FrameName = Literal[
 ]
 #: Names of a result's figures.
 PlotKind = Literal[
-    "queue",
-    "loss",
-    "delay",
-    "classes",
-    "flows",
-    "windows",
-    "completion",
-    "goodput",
-    "qacd",
-    "load",
+    "queue", "loss", "delay", "classes", "flows", "windows", "completion", "goodput", "qacd", "load"
 ]
 
 
@@ -638,10 +614,7 @@ class Result:
 
     def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Cast labels to `pl.Enum`, which sorts as the plan does and is stored compactly."""
-        return frame.with_columns(
-            *self._labels(),
-            pl.col("link").cast(pl.Enum(self.links)),
-        )
+        return frame.with_columns(*self._labels(), pl.col("link").cast(pl.Enum(self.links)))
 
     def _labels(self) -> list[pl.Expr]:
         """Return the expressions that cast the columns of law and point."""

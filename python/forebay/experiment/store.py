@@ -398,11 +398,7 @@ def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
         If failed runs could not be removed because other processes read all the time.
     """
     before = sum(store.place.names("").values())
-    present = {
-        RUNS: store.version,
-        SAMPLES: store.version,
-        DESIGNS: designs_version(),
-    }
+    present = {RUNS: store.version, SAMPLES: store.version, DESIGNS: designs_version()}
     for folder, version in present.items():
         for name in store.place.names(folder):
             other_version = name.split("/")[1] != version

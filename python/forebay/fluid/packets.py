@@ -292,9 +292,7 @@ def fluid_line(name: str, trace: FluidTrace) -> Line:
 def _packets(result: Result, like: FluidTrace) -> Line:
     """Return the mean of the packet runs; the probability is signals per arrival of each sample."""
     rows = result.samples.filter(
-        pl.col("law") == like.law,
-        pl.col("point") == like.point,
-        pl.col("link") == result.links[0],
+        pl.col("law") == like.law, pl.col("point") == like.point, pl.col("link") == result.links[0]
     ).sort("seed", "time_s")
     means = (
         rows.group_by("time_s")

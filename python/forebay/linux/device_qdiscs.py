@@ -117,10 +117,7 @@ def hindrance(ifindex: int) -> str | None:
     except KernelError as error:
         return f"{whole[0].kind} ({error})"
     if rehearsed != whole:
-        lost = next(
-            (qdisc for qdisc in whole if qdisc not in rehearsed),
-            whole[0],
-        )
+        lost = next((qdisc for qdisc in whole if qdisc not in rehearsed), whole[0])
         return f"every option of {lost.kind}"
     return None
 

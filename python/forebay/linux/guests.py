@@ -476,8 +476,7 @@ def _adapt(tree: Path, hz: int) -> bool:
         replace("arch/um/Kconfig", lambda text: HZ_BEFORE.sub(rf"\g<1>{hz}", text))
     seeded, several = ((DATA / name).read_text() for name in PATCHES)
     replace(
-        "arch/um/os-Linux/util.c",
-        lambda text: text.replace(RANDOM_BEFORE, seeded + RANDOM_BEFORE),
+        "arch/um/os-Linux/util.c", lambda text: text.replace(RANDOM_BEFORE, seeded + RANDOM_BEFORE)
     )
 
     def with_calls(text: str) -> str:

@@ -179,11 +179,7 @@ def _with_own_rate(
 
 
 def _under_tbf(
-    tc_words: TcWords,
-    rate_bps: int,
-    packet_bytes: int,
-    device: str,
-    counted: tuple[int, str],
+    tc_words: TcWords, rate_bps: int, packet_bytes: int, device: str, counted: tuple[int, str]
 ) -> Router:
     """Return the settings of a qdisc that does not shape: tbf above it holds it to the rate."""
     (counted_bytes, table), quoted = counted, shlex.quote(device)
