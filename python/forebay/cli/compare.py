@@ -123,7 +123,8 @@ def validate(
     from forebay.comparison import validate as validation
 
     void = (real.void_lateness, real.void_rate)
-    digest = digest_of([file, astuple(overrides), engines, astuple(real)])
+    runs = (real.repeats, real.attempts, real.links)
+    digest = digest_of([file, astuple(overrides), engines, *runs, void])
     call = Invocation.begun(output, None, command_line(), page=page, digest=lambda: digest)
     names = [name.strip() for name in engines.split(",")]
     outcome = validation.validate(

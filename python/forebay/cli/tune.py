@@ -114,7 +114,8 @@ def tune(
     from forebay.tuning import recommendation, tuning
     from forebay.tuning.ranges import LinkRange
 
-    digest = digest_of([astuple(links), astuple(choice), seeds, seed])
+    law = (choice.law, choice.gains, choice.thorough)
+    digest = digest_of([astuple(links), law, choice.goal, choice.for_, seeds, seed])
     call = Invocation.begun(
         output, "tune", command_line(), digest=lambda: digest, numbers=recommendation.JSON
     )
