@@ -3,8 +3,8 @@ r"""The foundations that every other room uses; private to the package.
 - `errors` has the tree of exceptions under `ForebayError`. Library code raises them with facts as
   attributes, and the command line turns the facts into a one-line message.
 - `quantities` writes numbers as a scenario does ("15Mbit/s"), and `words` as prose does ("15
-  Mbit/s"). `registries` has the laws, queues and senders that the native module declares, and
-  `metrics` the names, units and titles of metrics.
+  Mbit/s"). `registries` has the laws, queues and senders that the native module declares, and gives
+  the numbers of `overrides` their units; `metrics` has the names, units and titles of metrics.
 - `statistics` computes intervals over seeds, paired and Welch comparisons, and the best of several
   laws with an error rate that holds for all of them together.
 - `publication` makes files appear whole or not at all, and refuses a folder that holds another

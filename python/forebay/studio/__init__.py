@@ -6,9 +6,9 @@ flows and one or two laws; after each move it shows packets, fluid model and the
     page ──settings──▶ State ──▶ scenario ──▶ packets, fluid
                          └─────▶ gains ─────▶ theory
 
-- `state.State` holds the settings of the page, and `state.CONTROLS` declares its controls.
+- `state.State` holds the settings of the page, and `state.CONTROLS` declares its controls;
+  `state.gains_for` gives a law its parameters, by hand or by its design rule.
 - `scenario.BaseScenario` is the experiment that the studio was started with; a state changes it.
-- `gains` gives the laws their parameters, by hand or by their design rules.
 - `packets` runs the packet engine, and `theory` calculates margins, maps and the fluid model in a
   process of its own.
 - `session.Session` answers one page: it drops an answer that a newer state has made obsolete. It
