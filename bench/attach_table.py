@@ -5,7 +5,7 @@ r"""Run laws at the points of a study: simulated, in user space, and in a kernel
 
 `make reality-attached` makes docs/evidence/reality-attached.md in this way. Each law at each point
 runs on `--engine kernel`, where Linux's TCP meets the law in user space, and attached to a device
-of a virtual machine, as in `bench.attach`. Both are in virtual time, so that a busy host makes no
+of a virtual machine, as in `bench.attach`. Both are in virtual time, so a busy host makes no
 run void. A run is a line of the table `--runs`, and a run in the table is not made again;
 `--only-page` makes nothing but the simulations, which take a minute.
 """
@@ -288,7 +288,7 @@ A law on a link is run in three ways:
 - *Attached*: `forebay attach` on Debian's Linux in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)). The simulated link has tbf's tokens, too (`burst`); the one in user space has not.
 
 Flows start when the scenario says in all three (`bench/long_flows.c`).
-The last two are one run each, in virtual time, so that a busy host makes none void, and are kept in [attached.csv](../../experiments/reality/attached.csv).
+The last two are one run each, in virtual time, so a busy host makes none void, and are kept in [attached.csv](../../experiments/reality/attached.csv).
 `make reality-attached` makes this page.
 
 [attached.toml](../../experiments/reality/attached.toml) has {len(places_)} links with their loads, and {cells} cells with a law each, of which {len(attached)} have been attached so far.

@@ -3,7 +3,7 @@
     python -m tools.reality keep KERNEL.parquet --out experiments/reality/kernel.csv
     python -m tools.reality page PACKETS.parquet KERNEL.csv --out docs/evidence/reality.md
 
-The kernel's numbers are kept, so that a new version of the simulator is compared in minutes,
+The kernel's numbers are kept, so a new version of the simulator is compared in minutes,
 without a guest. `make reality` makes both studies first, `make reality-page` only the simulated
 one.
 """

@@ -1,7 +1,7 @@
 //! The conversion of a fluid run to whole packets, so that metrics, figures and tables treat it like
 //! any other run.
 //!
-//! The fraction of a packet is carried over to the next row, so that means and sums are those of the
+//! The fraction of a packet is carried over to the next row, so means and sums are those of the
 //! fluid: a constant queue of 20.3 packets is 20 in most rows and 21 in some. All flows of a class get
 //! the same goodput. There are no transfers and no retransmissions.
 //!

@@ -196,7 +196,7 @@ fn link_change(
     }
 }
 
-/// Returns the RTTs with these delays of the links: the access links stay as they are, so that RTTs
+/// Returns the RTTs with these delays of the links: the access links stay as they are, so RTTs
 /// move by twice the difference.
 fn rtt_changes<'a>(
     at: Time,

@@ -16,7 +16,7 @@ pub enum Windows {
     Smooth,
     /// With six things that TCP does and the published equations leave out.
     ///
-    /// ACKs are its clock: the rate is n/R + dn/dt, n being the packets in flight, so that the
+    /// ACKs are its clock: the rate is n/R + dn/dt, n being the packets in flight, so the
     /// packets on the way are conserved (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans.
     /// Automatic Control 54(3), 2009). After a reduction, some ACKs let nothing go
     /// ([`Reduction`]).
@@ -236,7 +236,7 @@ impl Equations {
 }
 
 /// Returns the time from a packet to what its signal does to the packets in flight, in round trips.
-/// (Growth is not late; but growth and reductions balance, so that only the lag of the probability
+/// (Growth is not late; but growth and reductions balance, so only the lag of the probability
 /// between them shows.)
 pub(crate) fn feedback_rtts(sender: Sender, windows: Windows) -> f64 {
     match (windows, sender.reduction, sender.control) {

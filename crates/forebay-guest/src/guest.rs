@@ -121,7 +121,7 @@ fn boot() -> io::Result<PathBuf> {
     // namespaces does not have this file.
     let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
     host(&run, RUN, MsFlags::empty())?;
-    // Other runs use the same tools, so that programs of this run must not change them.
+    // Other runs use the same tools, so programs of this run must not change them.
     host(&tools, TOOLS, MsFlags::MS_RDONLY)?;
     Ok(PathBuf::from(RUN))
 }

@@ -148,7 +148,7 @@ impl Orders {
     /// the scenario's file with a number.
     ///
     /// # Errors
-    /// The scenario is wrong. The host has read it before, so that an error means that host and
+    /// The scenario is wrong. The host has read it before, so an error means that host and
     /// guest have different versions.
     pub fn read(
         &self,

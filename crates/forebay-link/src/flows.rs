@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(flows.totals(|_| Some(0))[0].delivered_bytes, 51_000);
     }
 
-    /// The sender accepted the connection, so that the receiver's SYN acknowledges nothing.
+    /// The sender accepted the connection, so the receiver's SYN acknowledges nothing.
     #[test]
     fn a_download_that_reuses_ports_counts_from_its_own_start() {
         let mut flows = Flows::default();

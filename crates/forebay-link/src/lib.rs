@@ -270,7 +270,7 @@ pub fn run(
         .collect::<Result<Vec<_>, Error>>()?;
     programs.iter_mut().for_each(RunningPrograms::go);
     let client = start(&commands.client, End::Client).transpose()?;
-    // No process is forked from here on, so that the watchers may start threads.
+    // No process is forked from here on, so the watchers may start threads.
     if let Some(attend) = attend {
         attend();
     }

@@ -196,7 +196,7 @@ impl Running {
 impl Drop for Running {
     /// Kills the command and the processes that it left behind.
     fn drop(&mut self) {
-        // Keepers that were forked later hold a copy of this socket, so that closing it alone would
+        // Keepers that were forked later hold a copy of this socket, so closing it alone would
         // not reach the keeper.
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = waitpid(self.keeper, None);

@@ -164,7 +164,7 @@ impl Extremes {
     }
 }
 
-/// Returns true if the flows are long-lived, so that a law is designed for them.
+/// Returns true if the flows are long-lived, so a law is designed for them.
 fn lasts(traffic: &Traffic) -> bool {
     matches!(traffic.kind, TrafficKind::Ftp(_))
 }

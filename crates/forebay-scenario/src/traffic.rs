@@ -40,7 +40,7 @@ pub struct TrafficSpec {
     /// Those that are scaled where a scenario is moved to a link of another rate.
     pub in_proportion: &'static [&'static str],
     /// True if flows without a `start` draw one. Nothing else that such a flow does depends on the
-    /// seed, so that with one common start all seeds would give the same run.
+    /// seed, so with one common start all seeds would give the same run.
     draws_start: bool,
     read: Read,
     /// One for each part that belongs to the kind alone.

@@ -196,7 +196,7 @@ class Invocation:
             False to keep only the metrics of each run.
         meanwhile : callable, optional
             Called once, in this thread, while runs are under way. Runs have threads of their own
-            and leave Python idle, so that modules can be loaded in the meantime. (Two threads that
+            and leave Python idle, so modules can be loaded in the meantime. (Two threads that
             import the same modules would not survive an interruption.)
 
         Returns

@@ -18,7 +18,7 @@ from forebay.cli.invocation import Invocation, print_errors, result_name, stoppe
 if TYPE_CHECKING:
     from forebay.experiment.result import Result
 
-#: Number of runs whose tables and page take a second or two, so that an interrupted command still
+#: Number of runs whose tables and page take a second or two, so an interrupted command still
 #: writes them.
 MOST_TABLES = 100
 

@@ -167,7 +167,7 @@ def notes(comparison: ResultComparison) -> list[str]:
     if len(set(engines)) > 1:
         remarks.append(
             f"A was made by the engine {engines[0]}, B by {engines[1]}. A seed draws different "
-            "numbers on each engine, so that pairing does not reduce the variance."
+            "numbers on each engine, so pairing does not reduce the variance."
         )
     versions = {comparison.a.version, comparison.b.version}
     if len(versions) > 1:

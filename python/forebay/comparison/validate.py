@@ -161,7 +161,7 @@ class Row:
 
     @property
     def counts_void(self) -> bool:
-        """True if no run is sound, so that void runs are shown."""
+        """True if no run is sound, so void runs are shown."""
         return self.void == self.repeats
 
     @property

@@ -86,7 +86,7 @@ class AckClockedPlant(Plant):
     """Such flows on a link under a law.
 
     The point of an equilibrium has the number of flows that need its probability by the published
-    equations, so that the law is linearised at its own equilibrium.
+    equations, so the law is linearised at its own equilibrium.
     """
 
     law: LawModel

@@ -333,12 +333,12 @@ def _no_equilibrium(law: str, link: Link, plant: Plant) -> ParameterError:
         )
     reason, expected = {
         "jump": (
-            f"its probability jumps{at} past the {p:.3g} that {flows} {need}, so that the loop "
+            f"its probability jumps{at} past the {p:.3g} that {flows} {need}, so the loop "
             "limit-cycles across the discontinuity",
             "fewer flows, or other parameters",
         ),
         "empty": (
-            f"its probability at an empty queue is above the {p:.3g} that {flows} {need}, so that "
+            f"its probability at an empty queue is above the {p:.3g} that {flows} {need}, so "
             "the link is not fully used",
             "a lower set-point, more flows, or other parameters",
         ),

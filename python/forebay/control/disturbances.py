@@ -3,7 +3,7 @@
 Signals come at random, p·C of them per second, which acts as white noise of intensity p/C on p.
 Reno halves one of N windows, which is N·(W/2)²·pW/R = C/2 packets² per second on the sum of the
 windows, with pW² = 2. Once a minute the load changes so that TCP needs twice the p. Both
-disturbances pass the closed loop of the queue, so that too much gain and too little gain both raise
+disturbances pass the closed loop of the queue, so too much gain and too little gain both raise
 the deviation. Bursts of arrivals are white in the samples, with the variance of a Poisson process
 in an interval.
 

@@ -320,7 +320,7 @@ def _fixed_gains(law: str, fixed: Mapping[str, str]) -> list[str]:
 def unwinding_s(result: Design, many: float) -> float:
     """Return the time in which the law's integral follows a load that falls from `many` flows.
 
-    The queue is empty meanwhile, so that the integral falls by K_i times the set-point per second.
+    The queue is empty meanwhile, so the integral falls by K_i times the set-point per second.
     Between both loads K_i is taken as a power of the probability, as in laws with a square.
 
     Parameters
@@ -538,7 +538,7 @@ def _line(
     if step is not None:
         words += (
             f"; the gain schedule switches within {step.headroom_pkts:.2g} packets of the "
-            "set-point, so that the mean queue exceeds it; consider pi2"
+            "set-point, so the mean queue exceeds it; consider pi2"
         )
     if math.isfinite(result.settling_s):
         words += f", settling time {result.settling_s:.2g} s"

@@ -138,7 +138,7 @@ class Loop:
         """Return the signed gain margin in dB and the stability of a loop close to the edge.
 
         `near_db` is the margin by `margins.count_columns`. For a law that acts both ways it is
-        exact, as the gain at which 1 + L is zero, so that only its sign is decided here.
+        exact, as the gain at which 1 + L is zero, so only its sign is decided here.
         """
         size = abs(near_db)
         if not self.terms.hybrid:
@@ -226,7 +226,7 @@ def step_response(
     than `MOST_STEPS` steps is inverted from its Laplace transform at `points` times; an unstable
     one is returned for as long as that number of steps lasts.
 
-    A step of the probability acts without the plant's delay, so that the response starts at t = R.
+    A step of the probability acts without the plant's delay, so the response starts at t = R.
 
     Parameters
     ----------

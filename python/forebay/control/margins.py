@@ -363,7 +363,7 @@ def edge(holds: Callable[[float], bool], good: float, bad: float, closeness: flo
 def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
     """Return the gain in dB at which a law that acts both ways becomes unstable.
 
-    The gain enters the alias terms more than once, so that the crossing is only a guess.
+    The gain enters the alias terms more than once, so the crossing is only a guess.
     """
 
     def good(db: float) -> bool:

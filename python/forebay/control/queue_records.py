@@ -475,7 +475,7 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
     columns: list[list[Floats]] = []
     for part in record.parts:
         part_s = record.times_s[part]
-        # No two samples of a part are far apart, so that the grid has few times more than they.
+        # No two samples of a part are far apart, so the grid has few times more than they.
         grid = np.arange(part_s[0], part_s[-1] + 0.5 * record.step_s, record.step_s)
         both = np.hstack([record.counters[part], gauges[part]])
         even = [np.interp(grid, part_s, column) for column in both.T]

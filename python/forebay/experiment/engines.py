@@ -225,7 +225,7 @@ class Engine(Protocol):
         """Return a digest of what the numbers depend on besides the scenario and Forebay itself.
 
         The store files a run under this version. It is empty if the numbers depend on nothing else,
-        and None if runs are not repeatable, so that they are not stored.
+        and None if runs are not repeatable, so they are not stored.
         """
 
     def start(
@@ -393,7 +393,7 @@ class EndedProgram:
 
     @property
     def is_no_program(self) -> bool:
-        """True if the program is a client that does not exist, so that its run has no traffic."""
+        """True if the program is a client that does not exist, so its run has no traffic."""
         return self.end == "client" and self.status in NOT_THERE
 
 

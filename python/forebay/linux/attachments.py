@@ -705,7 +705,7 @@ def _detach_without_record(device: str) -> Detached:
     for problem in records.read()[1]:
         if problem.file.name == f"{ifindex}@{namespaces.cookie()}.json" and not problem.later:
             problem.remove()
-    note = "its record was lost, so that the kernel's default qdisc was given to the device"
+    note = "its record was lost, so the kernel's default qdisc was given to the device"
     return Detached(device, "", [note] if present.shaper else [])
 
 

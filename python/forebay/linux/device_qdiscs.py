@@ -2,7 +2,7 @@
 
 The options of a qdisc are saved as the bytes that the kernel reports (rtnetlink(7)), so that no
 option is lost, such as the peak rate, overhead, link layer and exact burst of a tbf, or its child.
-Not every qdisc accepts its own report, so that the restoration is rehearsed in a new network
+Not every qdisc accepts its own report, so the restoration is rehearsed in a new network
 namespace before anything is replaced.
 """
 

@@ -2,7 +2,7 @@
 
 A run takes as long as its scenario says, on this machine alone, and is void where the machine was
 too busy; it is then repeated a few times, and in the end counts as void, with a warning. No two
-runs are alike, so that none is stored.
+runs are alike, so none is stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is attached on this machine: a file for each device with what `attach` did to it.
 
 The law itself is held by its device and needs no file. The files are root's alone: their folder is
-checked before anything in it is believed, and each file is read by itself, so that one that is
+checked before anything in it is believed, and each file is read by itself, so one that is
 damaged, or of a later version, concerns no other device.
 """
 
@@ -389,7 +389,7 @@ def _is_trusted(folder: Path) -> bool:
         return False
     if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
         raise ScenarioError(
-            f"{folder}: users other than root can write there, so that its records are not used; "
+            f"{folder}: users other than root can write there, so its records are not used; "
             f"remove laws by hand if there are any, then the folder: `rm -r {folder}`"
         )
     return True

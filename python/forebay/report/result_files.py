@@ -204,7 +204,7 @@ def write_report(
 def is_current(result: Result, out: Path) -> bool:
     """Return True if the directory has the tables and the page of these numbers.
 
-    The page must also be newer than this code. Drawing takes longer than most runs, so that a
+    The page must also be newer than this code. Drawing takes longer than most runs, so a
     current page is not drawn again.
 
     Parameters
