@@ -113,9 +113,10 @@ impl Loop {
         Some(count.round() as i32)
     }
 
-    /// Returns the points of the contour: around poles at zero, from the real axis on; then along
-    /// the imaginary axis, logarithmically, and also evenly where the delay turns a gain that is
-    /// not small.
+    /// Returns the points of the upper half of the Nyquist contour: a quarter circle around the
+    /// poles at zero, from the real to the imaginary axis, and then the imaginary axis up to `high`.
+    /// Points on the axis are spaced logarithmically. As far as the gain is not small, they are also
+    /// spaced evenly, because the delay rotates its phase in proportion to the frequency.
     fn contour(&self, gain: &Gain, high: f64) -> Vec<Complex64> {
         let size = |omega: f64| gain(Complex64::new(0.0, omega)).norm();
         let mut low = 1e-4 * self.slowest().min(1.0 / self.longest_s()).min(high);

@@ -559,8 +559,8 @@ def _scaled(
 ) -> Fitted:
     """Return the defaults of a law without a design, changed where they do not fit the link.
 
-    Parameters follow the authors' advice for the link. Thresholds beyond the buffer are scaled
-    down with it.
+    Parameters follow the authors' advice for the link. If the largest threshold exceeds the
+    buffer, all thresholds are scaled so that it is `MOST_OF_BUFFER` of the buffer.
     """
     chosen = {name: text for name, text in model.fitted(place.rtt_s[1]) if name not in fixed}
     entry = registries.law(law)

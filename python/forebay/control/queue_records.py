@@ -263,16 +263,21 @@ class Log:
         return tuple(lines)
 
     def time_s(self, number: int, stamp: str, interval_s: float | None) -> float | None:
-        """Return the time that stands before a sample, in seconds.
+        """Return the time of a sample in seconds, from the text on the line before the sample.
 
-        None if it is no number, but the interval between samples is known. Raises `ScenarioError`
-        if it is not.
+        A text that is not a number gives None if `interval_s` is known, since the samples are then
+        counted instead.
+
+        Raises
+        ------
+        ScenarioError
+            If the text is not a number and `interval_s` is None.
         """
         if STAMP.fullmatch(stamp):
             self.decimal_comma |= "," in stamp
             return float(stamp.replace(",", "."))
         if interval_s is not None:
-            self.skipped["times that are no numbers, for the interval that was given"] += 1
+            self.skipped["times that are not numbers, because the interval was given"] += 1
             return None
         excerpt = plain(stamp)[:40]
         reason = "this `date` has no %N, as BusyBox's; " if "N" in stamp else ""

@@ -185,7 +185,11 @@ class RunningBatch(Protocol):
         """Fail each run that has been under way for longer than `most_s`; called repeatedly."""
 
     def cancel(self) -> None:
-        """End the runs soon and start no further one. May be called again until `done`."""
+        """Tell the runs under way to end, and start no further run.
+
+        The call does not wait for the runs: `done` is true once all of them have ended. Until then
+        it may be repeated, which tells the remaining runs once more.
+        """
 
 
 class Engine(Protocol):

@@ -27,8 +27,8 @@ BACKLOG = 1024
 INFO_BYTES, ACKED_AT = 128, 120
 #: Packets that a sender of a known size hands to the kernel at once.
 CHUNK_PACKETS = 64
-#: Data of a mouse that the kernel holds beyond what it has sent, so that little is left to send
-#: when the mouse closes; the simulator's sends nothing after that.
+#: Most unsent packets of a mouse that the kernel holds. The kernel still sends them after the mouse
+#: has ended; a mouse of the simulator then sends nothing.
 UNSENT_PACKETS = 2
 #: Python's module has no name for it; include/uapi/linux/tcp.h.
 TCP_NOTSENT_LOWAT = 25
@@ -144,7 +144,7 @@ class Client:
         #: On the loop's clock.
         self._zero_s = asyncio.get_running_loop().time() + zero_s - time.time()
         self._open: set[socket.socket] = set()
-        #: Of connections that are closed.
+        #: Bytes that were acknowledged on connections that are closed.
         self._acked_bytes = 0
         self._ended_s: list[float] = []
 
