@@ -207,11 +207,11 @@ fn delivered(scenario: &Scenario, trace: &Trace) -> (Vec<FlowTotals>, Goodput) {
     (flows.collect(), goodput.finish())
 }
 
-/// A flow as a member of its class.
+/// A flow, identified within its class.
 struct Flow {
     traffic: usize,
     class: usize,
-    /// Its number among the flows of the class, and their number.
+    /// The number of the flow within its class, and the number of flows of the class.
     place: (u64, u64),
     payload_bytes: u64,
 }

@@ -200,7 +200,7 @@ enum GuestBottleneck {
     Kernels(Box<Kernels>),
 }
 
-/// Returns the MTU of the two TUN devices beside a queue of this workspace.
+/// Returns the MTU of the two TUN devices around a queue of this workspace.
 fn our_mtu(scenario: &Scenario) -> u64 {
     scenario.packet().0.max(crate::limits::LEAST_PACKET_BYTES)
 }

@@ -22,8 +22,8 @@ pub struct Orders {
     pub without_own_laws: bool,
     /// The link of the scenario, the link that replaces it, and the size of a packet in bytes.
     pub link: Option<(Place, Place, u64)>,
-    /// The names of the scenario's files. The contents are beside the orders, in files that are
-    /// named by number.
+    /// The names of the scenario's files. The contents are in the folder of the orders, in files
+    /// that are named by number.
     pub files: Vec<String>,
     /// The values of the sweep's keys at the point, in the order of the keys.
     pub row: Vec<Json>,

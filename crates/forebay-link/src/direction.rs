@@ -684,7 +684,8 @@ mod tests {
         assert_eq!(out[49].at, minute + Span::from_millis(25));
     }
 
-    /// A link that was nearly stopped goes on at once when its rate is back, as Linux's tbf does.
+    /// A link that was nearly stopped continues at once when its rate rises again, as Linux's tbf
+    /// does.
     #[test]
     fn the_rest_of_a_packet_is_sent_at_the_new_rate() {
         let rate = Rate::from_bps(1000);

@@ -9,11 +9,11 @@ use forebay_trace::FlowTotals;
 
 use forebay_packets::ip::{Flow, Headers, TCP};
 
-/// The largest number of flows that are data_flows. The link forwards further flows without
-/// counting them.
+/// The largest number of flows that are counted. The link forwards further flows without counting
+/// them.
 const MAX_FLOWS: usize = 1 << 16;
-/// The bytes that a flow must deliver within the window to be data_flows as a data flow. Flows with
-/// fewer are signalling, such as the control connection of a measurement or a DNS query, and do not
+/// The bytes that a flow must deliver within the window to count as a data flow. Flows with fewer
+/// bytes are signalling, such as the control connection of a measurement or a DNS query, and do not
 /// count for fairness.
 pub const MIN_FLOW_BYTES: u64 = 15_000;
 

@@ -501,7 +501,7 @@ fn kill_descendants(spared: &HashSet<Pid>) {
             {
             }
         } else {
-            // The status of a spared child must be left to its own parent code.
+            // The status of a spared child must be left to the code that started this child.
             for child in children_of(&parents(), Pid::this()) {
                 if !spared.contains(&child) {
                     let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));

@@ -124,7 +124,7 @@ impl Network {
         self.with(|network| network.most_bytes(flow))
     }
 
-    /// Sends `payload`, which has `bytes` bytes, from an end of a flow.
+    /// Sends `payload`, which has `length` bytes, from an end of a flow.
     #[pyo3(signature = (flow, end, payload, length, *, now_s, ecn))]
     fn send(
         &self,
