@@ -252,17 +252,17 @@ def weights(nodes: Floats, at: float) -> Floats:
     return np.asarray(parts / parts.sum(), float)
 
 
-#: β of e-avq eq. (15).
+#: β of equation (15) of the E-AVQ paper (Wang, Liao and Tian; `forebay cite e-avq`).
 BETA = 2 / 3
 
 
 @dataclass(frozen=True)
 class RateLoop:
-    """The loop of TCP with AVQ or E-AVQ, which act on a virtual queue (e-avq section 3.2).
+    """The loop of TCP with AVQ or E-AVQ, which act on a virtual queue (E-AVQ paper, section 3.2).
 
     N users with RTT d receive marks with p = (λ − C̃)/λ. Their rate λ follows δλ' = −K11·δλ −
     K12·δλ(t − d) + K2·δC̃(t − d), and the virtual capacity follows δC̃' = −K_i·δλ − K_p·δλ' −
-    K_d·δλ'' (e-avq eq. 18). AVQ has K_i = α alone.
+    K_d·δλ'' (equation 18). AVQ has K_i = α alone.
 
     Attributes
     ----------
@@ -298,7 +298,7 @@ class RateLoop:
 
     @property
     def system(self) -> DelaySystem:
-        """The system of e-avq eq. (21), which is neutral if K_d > 0."""
+        """The system of equation (21) of the E-AVQ paper, which is neutral if K_d > 0."""
         k2 = self.k2
         b = [k2 * self.k_d, k2 + k2 * self.k_p, k2 * self.k_i]
         return DelaySystem([1.0, self.k11, 0.0], b, self.rtt_s)

@@ -1,10 +1,10 @@
 """The loop of TCP, a queue and a law: frequency response, margins, roots and step response.
 
 The plant is the linearised fluid model of TCP and the queue with its delay, P(s) = C²/(2N)/((s +
-2N/(R²C))(s + 1/R))·e^{−sR} (pi-pd eq. 1, with the numerators of its Example 1). The law is its own
-linear model, which tests compare with the law (crates/forebay-aqm/tests). Delay, sampler,
-zero-order hold and the alias terms of the sampler are exact; see
-`forebay.control.frequency_response`.
+2N/(R²C))(s + 1/R))·e^{−sR} (equation 1 of the PI-PD paper, with the numerators of its Example 1).
+The law is represented by its own linear model, which tests compare with the law
+(crates/forebay-aqm/tests). Delay, sampler, zero-order hold and the alias terms of the sampler are
+exact; see `forebay.control.frequency_response`.
 """
 
 from __future__ import annotations
