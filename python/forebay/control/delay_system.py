@@ -155,7 +155,7 @@ class DelaySystem:
         return 1.01 * max(real, default=1.0)
 
     def _turn(self, radius: float) -> float:
-        """Return the angle by which arg f(jω) turns from ω = 0 to `radius`."""
+        """Return the angle by which the phase of f(jω) changes from ω = 0 to `radius`."""
         steps = max(200, math.ceil(8 * radius * self.delay_s))
         omega = np.union1d(np.linspace(0, radius, steps), np.geomspace(1e-6, 1, 200) * radius)
         for _ in range(60):
@@ -315,7 +315,7 @@ class RateLoop:
         return -4 / root if root < 0 else math.inf
 
     def printed_theorem(self) -> bool:
-        """Evaluate conditions (22) and (23) as printed in e-avq.
+        """Evaluate conditions (22) and (23) as printed in the E-AVQ paper.
 
         They are wrong; docs/explanation/theory.md has the correct ones.
         """

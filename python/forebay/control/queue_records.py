@@ -294,7 +294,7 @@ class Moment(NamedTuple):
     Attributes
     ----------
     queue : str
-        What tells the queue from others of the log.
+        What distinguishes the queue from others of the log.
     name : str
         What it is called.
     line : int
@@ -353,7 +353,7 @@ def _tc(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
 def _moment(
     log: Log, number: int, time_s: float | None, entry: Mapping[str, Any], occurrences: Counter[str]
 ) -> Moment:
-    """Return an entry of a line; `occurrences` counts those before it, by what tells them apart."""
+    """Return an entry of a line; `occurrences` counts those before it, by queue."""
 
     def value(*keys: str) -> float | None:
         key = next((key for key in keys if entry.get(key) is not None), None)

@@ -483,7 +483,7 @@ class Segments:
         return table if len(names) < 2 else table.unique(self.key, keep="any")
 
     def count(self) -> int:
-        """Return the number of rows in all segments, where a row that stands twice counts twice."""
+        """Return the number of rows in all segments, where a row that occurs twice counts twice."""
         return int(self._scan_intact(sorted(self.segments())).select(pl.len()).collect().item())
 
     def _scan_intact(self, names: list[str]) -> pl.LazyFrame:

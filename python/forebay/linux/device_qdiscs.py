@@ -40,7 +40,7 @@ class DeviceQdisc:
     kind : str
         Name of the qdisc, such as "tbf".
     handle, parent : int
-        Its number and that of the class it stands in; `ROOT` for the root.
+        Number of the qdisc, and number of the class above it; `ROOT` for the root.
     options : str
         Its options, as hexadecimal bytes.
     """

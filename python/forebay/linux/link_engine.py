@@ -67,7 +67,7 @@ class Attempt:
 
     observed: Observed
     void: list[str]
-    #: What its programs did that a reader must know of, and what they left.
+    #: What a reader must know of the programs of the run, and the files that they left.
     remarks: Sequence[Remark] = ()
     extras: Extras | None = None
 
@@ -285,7 +285,7 @@ class RealRuns:
 
 
 class _UnderWay:
-    """Links that are up; an interrupted thread ends those of the others."""
+    """Links that are up; an interrupted thread also ends the links of other threads."""
 
     def __init__(self) -> None:
         self._links: set[Emulator] = set()

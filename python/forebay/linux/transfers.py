@@ -45,10 +45,10 @@ class _Group:
 class Mice(_Group):
     """Flows that send without end for an exponential time, and are silent for another."""
 
-    #: Means.
+    #: Means of both times.
     on_s: float
     off_s: float
-    #: Of the server that it sends to.
+    #: Port of the server that these flows send to.
     port: int
 
 
@@ -57,13 +57,13 @@ class Web(_Group):
     """Sessions that ask for objects at Poisson times, each sent over a new connection."""
 
     requests_per_s: float
-    #: Most at one time, all sessions together; a request beyond them is lost.
+    #: Most connections of all sessions at one time; a request beyond them is lost.
     connections: int
     #: P(size > x) = (1 + x/scale)^−shape, rounded up to whole packets.
     shape: float
     scale_bytes: float
     payload_bytes: int
-    #: Of the server that it is sent to.
+    #: Port of the server that the objects are sent to.
     port: int
 
 
