@@ -1,4 +1,4 @@
-"""The papers' control figures, which are stored with the papers' experiments.
+"""The papers' control figures, which stand with the papers' experiments.
 
 `experiments/pi-pd/pi_pd_figures.py` has the figures of pi-pd in its `FIGURES`, by name, and the
 theory that only they need. Only files that come with Forebay are loaded.
