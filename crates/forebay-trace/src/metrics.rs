@@ -120,7 +120,7 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    /// Four rows of 10 ms on a 1 Mbit/s link; the window is the last two.
+    /// Four rows of 10 ms on a 1 Mbit/s link; the window has the last two rows.
     fn run() -> RunTrace {
         let settings = Settings {
             interval: Span::from_millis(10),
