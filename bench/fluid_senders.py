@@ -24,8 +24,15 @@ import numpy as np
 from fluid_links import CLASSIC, SCALABLE, Link, drawn
 
 from forebay import fluid
-from forebay.fluid.packets import NAMES, FluidAndPackets, compare, fluid_line
-from forebay.fluid.response import SWINGS, response, spread
+from forebay.fluid.packets import (
+    NAMES,
+    SWINGS,
+    FluidAndPackets,
+    compare,
+    fluid_line,
+    response,
+    spread,
+)
 
 #: Number of packets to simulate for a link, and limits of the number of runs.
 PACKETS, LEAST, MOST = 8e7, 6, 120

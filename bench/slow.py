@@ -22,7 +22,7 @@ from pathlib import Path
 import polars as pl
 
 from forebay._base.metrics import COST
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.linux import run as run_link
 from forebay.linux import settings
 
@@ -72,7 +72,7 @@ def inside(file: Path, workers: int, folder: Path) -> None:
         for part in task["startstops"]:
             if part["action"] == "compute":
                 spans.setdefault(task["worker"], []).append((part["start"], part["stop"]))
-    _say(spans, choice.at(folder / "store").scan().select(pl.col(COST).sum()).collect().item())
+    _say(spans, stores.at(folder / "store").scan().select(pl.col(COST).sum()).collect().item())
 
 
 def _connected(client: type, address: str) -> object:

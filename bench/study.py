@@ -26,7 +26,7 @@ import polars as pl
 import forebay
 from forebay._base.metrics import COST, METRICS
 from forebay.experiment import run_rows as rows
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 
 FOREBAY = str(Path(sys.executable).parent / "forebay")
 
@@ -81,7 +81,7 @@ def kill(file: str, kills: int) -> None:
                 print(f"full disk: status {process.returncode}, {errors.strip().splitlines()[-1]}")
         subprocess.run(words(killed), check=True, stderr=subprocess.DEVNULL)
         frames = [pl.read_parquet(f"{at}-out/frame.parquet") for at in (killed, whole)]
-        table = choice.at(killed).scan().collect()
+        table = stores.at(killed).scan().collect()
         print(f"{frames[0].height:,} rows; undisturbed in {whole_s:.1f} s")
         print("every run once:", table.height == table.unique(rows.KEY).height)
         print("equal bit for bit:", frames[0].equals(frames[1], null_equal=True))
@@ -140,7 +140,7 @@ def cost(file: str) -> None:
 
 def _runs(at: Path) -> int:
     """Return the number of runs in a store."""
-    count = choice.at(at).scan().select(pl.len()).collect().item() if at.exists() else 0
+    count = stores.at(at).scan().select(pl.len()).collect().item() if at.exists() else 0
     assert isinstance(count, int)
     return count
 
@@ -148,7 +148,7 @@ def _runs(at: Path) -> int:
 def store(count: int) -> None:
     """Print times of a large store."""
     with tempfile.TemporaryDirectory() as folder:
-        at = choice.at(folder)
+        at = stores.at(folder)
         row_count = 0
         while row_count < count:
             batch_size = min(100_000, count - row_count)
@@ -186,7 +186,7 @@ def _looks(folder: str) -> None:
     _timed(
         "opens and filters",
         lambda: (
-            choice.at(folder)
+            stores.at(folder)
             .scan()
             .filter((pl.col("law") == "3") & (pl.col("rate_bps") > 4 * 10**6))
             .select("config", "seed", "goodput_bps")
@@ -196,7 +196,7 @@ def _looks(folder: str) -> None:
     _timed(
         "cells of a map",
         lambda: (
-            choice.at(folder)
+            stores.at(folder)
             .scan()
             .group_by("law", "rate_bps", "flows")
             .agg(pl.col("goodput_bps").mean())

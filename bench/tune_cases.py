@@ -25,7 +25,7 @@ import numpy as np
 
 from forebay import _native
 from forebay._base import statistics
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import GOALS, Candidate, Params
 from forebay.tuning.check import SCREENING_SEEDS
@@ -145,7 +145,7 @@ def measured(
     defaults = [candidates.default(entry["name"]) for entry in _native.laws()]
     refused = [candidate.law for candidate in defaults if check.runnable(candidate, ranges)]
     runs += [candidate for candidate in defaults if candidate.law not in refused]
-    done = check.check(runs, ranges, SCREENING_SEEDS + seeds, store=choice.store(None))
+    done = check.check(runs, ranges, SCREENING_SEEDS + seeds, store=stores.store(None))
     for fault in done.faults:
         print(fault, file=sys.stderr)
     return [result.with_seeds(slice(SCREENING_SEEDS, None)) for result in done.checked], refused

@@ -16,7 +16,7 @@ import driver
 import polars as pl
 
 from forebay.experiment import run_rows as rows
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 
 FOLDER = tempfile.TemporaryDirectory()
 AT = Path(FOLDER.name) / "store"
@@ -32,8 +32,8 @@ def rows_of_runs() -> pl.DataFrame:
 
 
 WHOLE = rows_of_runs()
-choice.at(AT).add(WHOLE)
-(SEGMENT,) = choice.at(AT).segments()
+stores.at(AT).add(WHOLE)
+(SEGMENT,) = stores.at(AT).segments()
 SOUND = (AT / SEGMENT).read_bytes()
 
 
@@ -43,7 +43,7 @@ def read_segment(data: bytes) -> None:
     (AT / SEGMENT).write_bytes(data)
     os.utime(AT / SEGMENT)
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
-        read = choice.at(AT).scan().collect()
+        read = stores.at(AT).scan().collect()
     if data == SOUND:
         assert read.equals(WHOLE) and not warnings.getvalue()
     else:

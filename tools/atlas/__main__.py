@@ -11,7 +11,7 @@ from pathlib import Path
 
 from forebay._native import ScenarioError
 from forebay.campaign.study_points import Points
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.store import Designs
 from tools.atlas import page
 
@@ -27,7 +27,7 @@ def main() -> int:
     arguments = parser.parse_args()
     overrides = [f"sweep.points={arguments.points}"] if arguments.points else []
     try:
-        store = choice.at(choice.named(arguments.store) or choice.DEFAULT)
+        store = stores.at(stores.named(arguments.store) or stores.DEFAULT)
         points = Points(SCENARIO, overrides=overrides, designs=Designs(store))
         written = page.write(points, store, arguments.folder, _command(arguments.points))
     except (ScenarioError, ValueError) as error:

@@ -300,7 +300,7 @@ def rows(value: Any, label: str) -> Sequence[Any]:
     return value
 
 
-def number(value: Any, label: str, largest: float = LARGEST) -> float:
+def number(value: Any, label: str) -> float:
     """Return a value that must be a finite number.
 
     Parameters
@@ -309,8 +309,6 @@ def number(value: Any, label: str, largest: float = LARGEST) -> float:
         The value in the document.
     label : str
         Name of the value in errors.
-    largest : float, default LARGEST
-        The largest magnitude that is accepted.
 
     Raises
     ------
@@ -320,7 +318,7 @@ def number(value: Any, label: str, largest: float = LARGEST) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FormatError(f"{label} is {kind_of(value)}; expected a number")
     # An integer may be too large for a float, and NaN compares with nothing.
-    if not abs(value) <= largest:
+    if not abs(value) <= LARGEST:
         raise FormatError(f"{label} is {str(value)[:20]}, which is out of range")
     return float(value)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
-from forebay._base import words
-from forebay._base.errors import ParameterError
+from forebay._base.words import check_choice
 
 if TYPE_CHECKING:
     from forebay._native import MeasureEntry
@@ -109,8 +108,7 @@ def check_metrics(
         If a name is not in `choices`.
     """
     for name in names:
-        if name not in choices:
-            raise ParameterError(key, name, words.one_of(choices, name))
+        check_choice(key, name, choices)
 
 
 def with_interval(mean: float, half_width: float) -> str:

@@ -38,7 +38,7 @@ class Column:
         Heading.
     unit : str, default ''
         Unit below the heading; empty for none.
-    left : bool, default False
+    align_left : bool, default False
         True to align the cells to the left.
     sentence : bool, default False
         True if the cells are sentences.
@@ -46,14 +46,14 @@ class Column:
 
     head: str
     unit: str = ""
-    left: bool = False
+    align_left: bool = False
     sentence: bool = False
 
     @staticmethod
-    def from_heading(heading: str, *, left: bool = False) -> Column:
+    def from_heading(heading: str, *, align_left: bool = False) -> Column:
         """Return the column of a heading such as "Goodput [Mbit/s]"."""
         head, _, unit = heading.partition(" [")
-        return Column(head, unit.removesuffix("]"), left)
+        return Column(head, unit.removesuffix("]"), align_left)
 
     def least_width(self, cells: Sequence[Text]) -> int:
         """Return the least width at which no cell is cut."""
@@ -204,7 +204,7 @@ def _rich_table(
         lines = column.heading_lines(width)
         table.add_column(
             "\n".join([""] * (tallest - len(lines)) + lines),
-            justify="left" if column.left or column.sentence else "right",
+            justify="left" if column.align_left or column.sentence else "right",
             no_wrap=not column.sentence,
             overflow="fold",
             width=width,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 from forebay._base import quantities
+from forebay._base.errors import ParameterError
 
 
 def quantity(text: str) -> str:
@@ -122,6 +123,22 @@ def hint(name: str, candidates: Iterable[str], limit: int = 1) -> str:
     near = get_close_matches(name, list(candidates), limit)
     named = " or ".join(f'"{candidate}"' for candidate in near)
     return f" (did you mean {named}?)" if near else ""
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Raise `ParameterError` unless a value is one of some names.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter.
+    value : object
+        Its value.
+    choices : Collection[str]
+        The names to choose from.
+    """
+    if value not in choices:
+        raise ParameterError(name, value, one_of(choices, value))
 
 
 def one_of(names: Iterable[str], name: object = "") -> str:

@@ -1,8 +1,12 @@
-"""A paper's claims about an experiment: `NAME.claims.toml` next to the scenario `NAME.toml`.
+"""A paper's claims and its control figures, which stand with its experiments.
 
-The file has `[[claim]]` tables, `[[figure]]` tables for the paper's page, `[points]` that name
-points of the sweep, and `[[variant]]` tables with keys to set for another reading of the paper.
+The claims about the experiment `NAME.toml` are in `NAME.claims.toml`. That file has `[[claim]]`
+tables, `[[figure]]` tables for the paper's page, `[points]` that name points of the sweep, and
+`[[variant]]` tables with keys to set for another reading of the paper.
 docs/howto/replay.md has every key.
+
+`pi-pd/pi_pd_figures.py` has the control figures of pi-pd in its `FIGURES`, by name, and the theory
+that only they need. Only files that come with Forebay are loaded.
 """
 
 from __future__ import annotations
@@ -10,15 +14,22 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import util
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from forebay._base.errors import ParameterError
 from forebay._native import ScenarioError, quantity
 from forebay.scenario import names
+
+if TYPE_CHECKING:
+    from forebay.report.plot import Plot
 
 T = TypeVar("T")
 
@@ -271,3 +282,28 @@ def _window(where: str, value: Any) -> Window:
 
 def _in_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# --- control figures ----------------------------------------------------------------------------
+
+#: End of the names of the files with figures.
+FIGURES_SUFFIX = "_figures.py"
+
+
+@cache
+def of_paper(paper: str) -> ModuleType:
+    """Return the module with the control figures and the theory of a paper, such as "pi-pd"."""
+    path = names.own() / paper / f"{paper.replace('-', '_')}{FIGURES_SUFFIX}"
+    spec = util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = util.module_from_spec(spec)
+    # A dataclass looks up its module there.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def figures() -> dict[str, Callable[[], Plot]]:
+    """Return the functions that draw the figures of all papers, by the figures' names."""
+    papers = sorted(path.parent.name for path in names.own().glob(f"*/*{FIGURES_SUFFIX}"))
+    return {name: draw for paper in papers for name, draw in of_paper(paper).FIGURES.items()}

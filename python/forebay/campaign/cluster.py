@@ -1,6 +1,10 @@
 """Runs of a study on a Dask cluster: one of this machine, or a scheduler that is already running.
 
 Such a scheduler may have been started by hand, on Kubernetes or under SLURM.
+
+Dask's scheduler and workers run whatever a client sends them. On a machine with several users the
+workers of this machine therefore speak TLS with a certificate that is made for one cluster and
+never leaves its processes' memory, listen on loopback alone, and serve no web pages.
 """
 
 from __future__ import annotations
@@ -15,17 +19,74 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from distributed import Client, KilledWorker, Nanny, Scheduler, SpecCluster, Worker
+from distributed.comm.core import connect
+from distributed.security import Security
+from distributed.system import MEMORY_LIMIT
 
 from forebay._base import signals
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COST
+from forebay._base.temporary import temporary_folder
 from forebay._native import RESULTS_VERSION
 from forebay.campaign.runner import Done, Task
 from forebay.experiment.execution import POLL_S, cores
 
-if TYPE_CHECKING:
-    from distributed import Client
+#: Address of the processes of a cluster of this machine, and their protocol.
+HOST, PROTOCOL = "127.0.0.1", "tls://"
+
+
+class LocalScheduler(Scheduler):
+    """A scheduler without the HTTP server, which knows no certificates."""
+
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Open no port for web pages: Dask opens one even if the dashboard is switched off."""
+
+
+class LocalWorker(Worker):
+    """A worker without the HTTP server, which knows no certificates."""
+
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Open no port for web pages: Dask opens one even if the dashboard is switched off."""
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[SpecCluster]:
+    """Start a scheduler and `workers` workers of one thread each, and end them on exit.
+
+    Raises
+    ------
+    ImportError
+        If ``cryptography``, which makes the certificate, is not installed.
+    OSError, RuntimeError
+        If the processes do not start.
+    """
+    security = Security.temporary()  # type: ignore[no-untyped-call]
+    # Workers unpickle what they have spilled to disk, so its folder is this user's alone.
+    with temporary_folder() as folder:
+        shared = {"host": HOST, "protocol": PROTOCOL, "security": security, "dashboard": False}
+        worker = {
+            "cls": Nanny,
+            "options": {
+                **shared,
+                "worker_class": LocalWorker,
+                "nthreads": 1,
+                "memory_limit": MEMORY_LIMIT // workers,
+                "local_directory": folder,
+                "silence_logs": logging.CRITICAL,
+            },
+        }
+        with SpecCluster(  # type: ignore[no-untyped-call]
+            workers=dict.fromkeys(range(workers), worker),
+            scheduler={"cls": LocalScheduler, "options": {**shared, "port": 0}},
+            worker=worker,
+            security=security,
+            silence_logs=logging.CRITICAL,
+        ) as started:
+            yield started
+
 
 #: Duration of a batch, and shortest one at the end, which hides the latency of a slow network; in
 #: seconds.
@@ -247,8 +308,6 @@ class Cluster:
         Tasks that a lost scheduler has forgotten, and halves of those that killed their workers,
         are handed out again.
         """
-        from distributed import KilledWorker
-
         done = Done()
         finished = [future for future in under_way if future.status == "finished"]
         for future, (version, outcome) in self._outcomes(finished).items():
@@ -307,16 +366,8 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
     Raises
     ------
     ScenarioError
-        If Dask is not installed, or no scheduler answers.
+        If no scheduler answers, or the workers do not start.
     """
-    try:
-        from distributed import Client
-
-        if on == "dask":
-            import cryptography  # noqa: F401 -- makes the certificate of a cluster
-    except ImportError as error:
-        expected = "threads, or Dask after `pip install dask distributed cryptography`"
-        raise ParameterError("on", on, expected, reason=f"{error.name} is missing") from error
     # Dask reports each worker that is lost, but its tasks are redone; a lost scheduler we report.
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
@@ -326,8 +377,6 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
             # An interruption while the workers start is raised once they have started.
             with signals.held() as interrupted, signals.kept_from_children():
                 try:
-                    from forebay.campaign.local_cluster import local_cluster
-
                     local = stack.enter_context(local_cluster(threads or cores()))
                     client = stack.enter_context(Client(local))  # type: ignore[no-untyped-call]
                 except (OSError, RuntimeError) as error:
@@ -361,9 +410,6 @@ def _greet(address: str) -> None:
     Exception
         Whatever goes wrong, such as a certificate that is not accepted.
     """
-    from distributed.comm.core import connect
-    from distributed.security import Security
-
     # The certificates of Dask's configuration, which `Client` reads, too.
     certificates = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
     outcome: list[BaseException | None] = []

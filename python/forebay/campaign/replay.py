@@ -26,7 +26,7 @@ from forebay.campaign import claims
 from forebay.campaign.claims import Claim, Paper, PaperExperiment
 from forebay.experiment import engines, execution
 from forebay.experiment import experiment as experiments
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.engines import PACKETS, check_repeatable
 from forebay.experiment.experiment import Experiment
 from forebay.experiment.result import Result, whole_result
@@ -535,4 +535,4 @@ def replay(
         temporary_folder() as folder,
         progress.bar(only_on_terminal=True) as watch,
     ):
-        return list(planned.run(choice.at(folder), threads, watch))
+        return list(planned.run(stores.at(folder), threads, watch))

@@ -15,12 +15,12 @@ import polars as pl
 from forebay._base import progress
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COST
-from forebay.campaign.runner import Threads, grow
+from forebay.campaign.runner import StudyLimits, Threads, grow
 from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
 from forebay.experiment import engines
 from forebay.experiment import run_rows as rows
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.execution import cores
 from forebay.experiment.experiment import Source
 from forebay.experiment.store import Designs
@@ -28,7 +28,7 @@ from forebay.experiment.store_files import again
 
 if TYPE_CHECKING:
     from forebay._base.quantities import Overrides
-    from forebay.campaign.runner import Workers
+    from forebay.campaign.runner import StudyProgress, Workers
     from forebay.campaign.study_points import PointsPart
     from forebay.experiment.store import Store
     from forebay.scenario.python_laws import Prototype
@@ -206,22 +206,27 @@ def study(
         If the connection to a scheduler is lost.
     """
     # The store is written to once the scenario is known to be sound.
-    runs = choice.of_study(store)
+    runs = stores.of_study(store)
     by, designs = engines.named(engine, "engine"), Designs(runs)
     points = Points(
         scenario, laws=laws, overrides=overrides, seeds=seeds, designs=designs, engine=by
     )
     runs.check_writable()
     with workers(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
-        state = grow(points, runs, where, watch=lambda now, _: watch(now))
+        state = grow(points, runs, where, StudyLimits(watch=lambda now, _: watch(now)))
+    _check_whole(state)
+    points.list_runs(runs)
+    return Study(points, runs, state.seeds)
+
+
+def _check_whole(state: StudyProgress) -> None:
+    """Raise the error of a study that ended early."""
     if state.interrupted:
         raise KeyboardInterrupt
     if state.error is not None:
         raise state.error
     if state.stopped:
         raise RuntimeError(f"{state.stopped}; repeat the call to resume the study")
-    points.list_runs(runs)
-    return Study(points, runs, state.seeds)
 
 
 def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
@@ -237,13 +242,21 @@ def workers(on: str, threads: int | None) -> AbstractContextManager[Workers]:
     Raises
     ------
     ScenarioError
-        If the name is none of these, or the workers cannot be reached.
+        If the name is none of these, Dask is not installed, or the workers cannot be reached.
     """
     if on == "threads":
         return nullcontext(Threads(threads or cores()))
     if on != "dask" and "://" not in on:
         expected = "threads, dask, or the address of a scheduler such as tls://host:8786"
         raise ParameterError("on", on, expected)
+    try:
+        import distributed  # noqa: F401
+
+        if on == "dask":
+            import cryptography  # noqa: F401 -- makes the certificate of a cluster
+    except ImportError as error:
+        expected = "threads, or Dask after `pip install dask distributed cryptography`"
+        raise ParameterError("on", on, expected, reason=f"{error.name} is missing") from error
     from forebay.campaign import cluster
 
     return cluster.cluster(on, threads)

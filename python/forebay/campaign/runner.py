@@ -10,8 +10,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -341,18 +340,39 @@ class StudyProgress:
 Watch = Callable[[Progress, StudyProgress], None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class StudyLimits:
+    """The limits of a study, and the function that receives its progress.
+
+    Attributes
+    ----------
+    watch : callable, optional
+        Called with the progress now and then.
+    budget_s : float, optional
+        Begin no run after so many seconds.
+    limit_s : float, optional
+        A run that takes longer, in seconds, fails.
+    retry : bool
+        True to make failed runs once more; otherwise they stay failed.
+    folder : Path, optional
+        Folder of the study, for outputs of runs; without it they are lost.
+    """
+
+    watch: Watch | None = None
+    budget_s: float | None = None
+    limit_s: float | None = None
+    retry: bool = False
+    folder: Path | None = None
+
+
 def make(
     points: Points,
     store: Store,
     workers: Workers,
+    limits: StudyLimits | None = None,
     *,
     seeds: Seeds,
-    watch: Watch | None = None,
-    budget_s: float | None = None,
-    limit_s: float | None = None,
-    retry: bool = False,
     progress: StudyProgress | None = None,
-    folder: Path | None = None,
 ) -> StudyProgress:
     """Make the runs of a study that its store lacks.
 
@@ -367,62 +387,34 @@ def make(
         Where runs are looked for and kept.
     workers : Workers
         Threads or a cluster.
+    limits : StudyLimits, optional
+        The limits of the study; without them there is none.
     seeds : int or mapping of str to int
         Number of seeds of each law at each point, or the same by digest.
-    watch : callable, optional
-        Called with the progress now and then.
-    budget_s : float, optional
-        Begin no run after so many seconds.
-    limit_s : float, optional
-        A run that takes longer, in seconds, fails.
-    retry : bool, optional
-        True to make failed runs once more; otherwise they stay failed.
     progress : StudyProgress, optional
         The progress of a former call, which this one continues to count.
-    folder : Path, optional
-        Folder of the study, for outputs of runs; without it they are lost.
 
     Returns
     -------
     StudyProgress
         Counts, failures, and why it ended early.
     """
+    limits = limits or StudyLimits()
     start_s = time.monotonic()
+    end_s = math.inf if limits.budget_s is None else start_s + limits.budget_s
     state = progress or StudyProgress()
     state.stored = 0
-    tasks = Tasks(points, store, seeds, state, limit_s, retry=retry)
-    end_s = math.inf if budget_s is None else start_s + budget_s
+    tasks = Tasks(points, store, seeds, state, limits.limit_s, retry=limits.retry)
+
+    def report() -> None:
+        if limits.watch:
+            state.elapsed_s = time.monotonic() - start_s
+            limits.watch(state.progress(tasks.total), state)
+
     with signals.held() as interrupted:
-
-        def stop() -> bool:
-            return bool(interrupted) or time.monotonic() >= end_s
-
-        writer = None
-        try:
-            with (
-                store.writer() as writer,
-                points.gains.designs or nullcontext() as designs,
-                closing(workers.make(tasks, stop)) as ended_runs,
-            ):
-                for done in ended_runs:
-                    # Before the run is stored, since a stored run would not be repeated.
-                    if folder is not None:
-                        for outputs in done.outputs:
-                            outputs.write(folder / OUTPUTS)
-                    state.add(done)
-                    writer.rows += done.rows
-                    writer.tick()
-                    if designs:
-                        designs.tick()
-                    if watch:
-                        state.elapsed_s = time.monotonic() - start_s
-                        watch(state.progress(tasks.total), state)
-        except OSError as error:
-            if error.filename != store.address:
-                raise
-            # The disk is full, for example.
-            state.error, state.stopped = error, f"{error.filename}: {error.strerror}"
-            state.finished -= writer.waiting if writer else 0
+        tasks.make(
+            workers, lambda: bool(interrupted) or time.monotonic() >= end_s, limits.folder, report
+        )
         state.interrupted = bool(interrupted)
     state.total = tasks.total
     complete = tasks.exhausted and state.whole
@@ -521,6 +513,39 @@ class Tasks:
         if listed:
             self._points.keep_list(self._store, pl.concat(listed))
 
+    def make(
+        self,
+        workers: Workers,
+        stop: Callable[[], bool],
+        folder: Path | None,
+        report: Callable[[], None],
+    ) -> None:
+        """Make and store the runs of all tasks until `stop` returns True, or the store is full."""
+        progress, writer = self._progress, None
+        try:
+            with (
+                self._store.writer() as writer,
+                self._points.gains.designs or nullcontext() as designs,
+                closing(workers.make(self, stop)) as ended_runs,
+            ):
+                for done in ended_runs:
+                    # Before the run is stored, since a stored run would not be repeated.
+                    if folder is not None:
+                        for outputs in done.outputs:
+                            outputs.write(folder / OUTPUTS)
+                    progress.add(done)
+                    writer.rows += done.rows
+                    writer.tick()
+                    if designs:
+                        designs.tick()
+                    report()
+        except OSError as error:
+            if error.filename != self._store.address:
+                raise
+            # The disk is full, for example.
+            progress.error, progress.stopped = error, f"{error.filename}: {error.strerror}"
+            progress.finished -= writer.waiting if writer else 0
+
     def _runs(self, configs: pl.DataFrame) -> tuple[int, pl.DataFrame]:
         """Return the laws that were at no earlier point: their number and their runs.
 
@@ -591,19 +616,15 @@ def grow(
     points: Points,
     store: Store,
     workers: Workers,
+    limits: StudyLimits | None = None,
     *,
     until: Until | None = None,
-    watch: Watch | None = None,
-    budget_s: float | None = None,
-    limit_s: float | None = None,
-    retry: bool = False,
-    folder: Path | None = None,
 ) -> StudyProgress:
     """Make the runs of a study that its store lacks, and add seeds where and while they are needed.
 
     Parameters
     ----------
-    points, store, workers, watch, budget_s, limit_s, retry, folder
+    points, store, workers, limits
         The parameters of `make`.
     until : Until, optional
         The goal for intervals; without it no seeds are added.
@@ -613,13 +634,9 @@ def grow(
     StudyProgress
         The progress of all runs together, and the number of seeds.
     """
+    limits = limits or StudyLimits()
     start_s = time.monotonic()
-
-    def left_s() -> float | None:
-        return None if budget_s is None else max(0.0, start_s + budget_s - time.monotonic())
-
-    more = partial(make, points, store, workers, watch=watch, limit_s=limit_s, folder=folder)
-    state = more(seeds=points.seeds, budget_s=left_s(), retry=retry)
+    state = make(points, store, workers, limits, seeds=points.seeds)
     state.seeds = points.seeds
     if until is None or state.ended_early:
         return state
@@ -632,7 +649,12 @@ def grow(
             seeds = seeds | {config: max(seeds[config], n) for config, n in needed.items()}
         if seeds == former:
             break
-        state = more(seeds=seeds, budget_s=left_s(), progress=state)
+        if limits.budget_s is not None:
+            left_s = max(0.0, limits.budget_s - (time.monotonic() - start_s))
+        else:
+            left_s = None
+        remaining = replace(limits, budget_s=left_s, retry=False)
+        state = make(points, store, workers, remaining, seeds=seeds, progress=state)
     # What this call has made for the first seeds was in the store for the next ones.
     if state.whole:
         state.stored = max(0, state.total - state.finished - state.failed)

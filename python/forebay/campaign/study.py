@@ -16,7 +16,7 @@ import polars as pl
 from forebay._base import quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
-from forebay._base.words import one_of
+from forebay._base.words import check_choice, one_of
 from forebay.campaign.study_points import seed_counts
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.store_files import again
@@ -385,8 +385,7 @@ class Study:
         """
         from forebay.campaign import study_page as page  # loads matplotlib
 
-        if kind not in (kinds := get_args(StudyPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(StudyPicture))
         keys = quantities.listed(axes) or self.varied
         if not keys or (kind == "heat" and len(keys) != 2):
             expected = "two axes" if kind == "heat" else "an axis"

@@ -79,7 +79,7 @@ def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
     console.print(size(study))
     table = laws_table(study, metrics)
     law, *headings = table.heads
-    columns = [Column(law, left=True), *map(Column.from_heading, headings)]
+    columns = [Column(law, align_left=True), *map(Column.from_heading, headings)]
     terminal_table.show(console, columns, [RowGroup(table.rows)])
     several = "± half the 95 % confidence interval over the seeds; no ±: all alike"
     single = "one seed: no interval; --add-seeds 4 gives one"

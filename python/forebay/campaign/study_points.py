@@ -15,7 +15,7 @@ import polars as pl
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
-from forebay._base.overrides import scenario_pairs
+from forebay._base.registries import scenario_pairs
 from forebay.experiment import automatic_gains, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as run_store

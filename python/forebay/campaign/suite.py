@@ -16,12 +16,11 @@ import numpy as np
 import polars as pl
 
 from forebay._base import progress, quantities, registries
-from forebay._base.errors import ParameterError
 from forebay._base.metrics import METRICS, MORE_IS_BETTER, check_metrics, with_interval
 from forebay._base.publication import digest_of
 from forebay._base.registries import title_of
 from forebay._base.statistics import Best
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay.campaign import suite_scenarios as scenarios
 from forebay.experiment import descriptions, engines, execution
 from forebay.experiment.table import EMPTY, Cell, RunTable
@@ -244,8 +243,7 @@ class Suite:
         """
         from forebay.campaign import suite_page as page  # loads matplotlib
 
-        if kind not in (kinds := get_args(SuitePicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(SuitePicture))
         return page.overview_figure(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:
@@ -261,7 +259,7 @@ class Suite:
         from forebay.campaign import suite_page as page
 
         table = page.comparison(self)
-        columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
+        columns = [Column("law", align_left=True), *map(Column.from_heading, table.heads[1:])]
         return printed(lambda screen: show(screen, columns, [RowGroup(table.rows, "")]))
 
     def _repr_html_(self) -> str:

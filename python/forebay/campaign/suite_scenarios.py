@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError, quantity
 from forebay.experiment.engines import PACKETS, chosen_by
 from forebay.experiment.experiment import Experiment, FilesBeside, check_seeds
@@ -124,8 +124,7 @@ class Settings:
             path.stem: path for path in sorted(self.folder.glob("*.toml")) if path.name != SETTINGS
         }
         for name in names or ():
-            if name not in files:
-                raise ParameterError("scenario", name, one_of(files, name))
+            check_choice("scenario", name, files)
         return [path for name, path in files.items() if not names or name in names]
 
 
@@ -161,8 +160,7 @@ def find(name: str) -> Settings:
         for suite, folder in experiment_names.folders().items()
         if (folder / SETTINGS).is_file()
     }
-    if name not in suites:
-        raise ParameterError("SUITE", name, one_of(suites, name))
+    check_choice("SUITE", name, suites)
     return read(suites[name])
 
 
@@ -297,6 +295,18 @@ def _design(
         return None
 
 
+def _designed(
+    settings: Settings, chosen: Sequence[str | Prototype], at: SuiteLink
+) -> list[tuple[str, str]]:
+    """Return the keys and values that give the chosen laws their designed parameters."""
+    names = [law for law in chosen if isinstance(law, str)]
+    return [
+        (f"law.{law.kind}.{name}", text)
+        for law in laws(settings, names, at)
+        for name, text in law.params
+    ]
+
+
 def plan(
     settings: Settings,
     files: Sequence[Path],
@@ -340,28 +350,17 @@ def plan(
         If a scenario cannot be run, or not by this engine.
     """
     check_seeds(seeds)
-    names = [law for law in chosen if isinstance(law, str)]
-    designed = [
-        (f"law.{law.kind}.{name}", text)
-        for law in laws(settings, names, at)
-        for name, text in law.params
-    ]
-    pairs = [*designed, *quantities.set_pairs(overrides)]
+    pairs = [*_designed(settings, chosen, at), *quantities.set_pairs(overrides)]
     packet_bytes = round(quantity(SETTINGS, settings.packet, "size"))
     own = settings.link
     planned = []
     for path in files:
         name, text = experiment_names.shown(path), path.read_bytes()
         scenario = _native.plan(
-            text,
-            name,
-            overrides=pairs,
-            laws=list(chosen),
-            seeds=seeds,
-            read=FilesBeside(path),
+            text, name, overrides=pairs, laws=list(chosen), seeds=seeds, read=FilesBeside(path),
             without_own_laws=True,
             link=((own.rate_bps, own.delay_s), (at.rate_bps, at.delay_s), packet_bytes),
-        )
+        )  # fmt: skip
         command = shlex.join(["forebay", "run", name, *chosen_by(engine)])
         experiment = Experiment(scenario, name, text.decode(), command, engine=engine)
         engine.check(experiment)

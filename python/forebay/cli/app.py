@@ -34,7 +34,7 @@ COMMANDS: dict[str, dict[str, str | dict[str, str]]] = {
         "run": "run",
         "study": "study",
         "fluid": "fluid",
-        "suite": "suite",
+        "suite": "papers.suite",
         "replay": "papers.replay",
         "compare": "compare",
         "store": {name: f"store.{name}" for name in ("ls", "show", "prune", "export")},
@@ -58,8 +58,8 @@ COMMANDS: dict[str, dict[str, str | dict[str, str]]] = {
             "show": "kernel.show",
             "list": "kernel.list_",
         },
-        "guest": {"setup": "guest.setup", "list": "guest.list_", "remove": "guest.remove"},
-        "doctor": "doctor",
+        "guest": {"setup": "machine.setup", "list": "machine.list_", "remove": "machine.remove"},
+        "doctor": "machine.doctor",
     },
 }
 GROUPS = {

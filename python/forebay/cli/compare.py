@@ -5,9 +5,11 @@ Their dependencies are loaded inside the commands, so that other commands stay q
 
 from __future__ import annotations
 
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base import progress
 from forebay._base.registries import title_of
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -66,17 +68,38 @@ def compare(
         call.show(written)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RealTimeOptions:
+    """The runs in real time, and when such a run is void.
+
+    Attributes
+    ----------
+    repeats
+        Number of real-time runs of each law.
+    attempts
+        Largest number of attempts at a real-time run that is not void.
+    links
+        Number of real-time runs in parallel, each on its own link.
+    void_lateness : TIME
+        A real-time run is void if more than one packet in 1000 is released later than this.
+    void_rate : SHARE
+        A real-time run is void if its rate is off by more than this share.
+    """
+
+    repeats: options.AtLeastOne = 3
+    attempts: options.AtLeastOne = 3
+    links: options.AtLeastOne = 1
+    void_lateness: str = "1ms"
+    void_rate: str = "0.1%"
+
+
 @with_options
 def validate(
     file: list[Path],
     /,
     *,
     overrides: options.ScenarioOptions,
-    repeats: options.AtLeastOne = 3,
-    attempts: options.AtLeastOne = 3,
-    links: options.AtLeastOne = 1,
-    void_lateness: str = "1ms",
-    void_rate: str = "0.1%",
+    real: RealTimeOptions,
     engines: str = "packets,link",
     page: Path | None = None,
     output: options.ReportOptions,
@@ -94,16 +117,6 @@ def validate(
         Run only this law instead of the scenario's.
     engines : A,B
         Engines to compare; the last is the reference (docs/explanation/engines.md).
-    repeats
-        Number of real-time runs of each law.
-    attempts
-        Largest number of attempts at a real-time run that is not void.
-    links
-        Number of real-time runs in parallel, each on its own link.
-    void_lateness : TIME
-        A real-time run is void if more than one packet in 1000 is released later than this.
-    void_rate : SHARE
-        A real-time run is void if its rate is off by more than this share.
     page : FILE
         Also write the comparison as Markdown.
     out : DIR
@@ -111,20 +124,16 @@ def validate(
     as_json
         Print one JSON object per law instead of tables.
     """
-    from forebay._base import progress
     from forebay._base.publication import digest_of
     from forebay.comparison import validate as validation
 
-    void = (void_lateness, void_rate)
-    replaced = (overrides.law, overrides.set_, overrides.seeds)
-    digest = digest_of([file, replaced, engines, repeats, attempts, links, void])
+    void = (real.void_lateness, real.void_rate)
+    digest = digest_of([file, astuple(overrides), engines, astuple(real)])
     call = Invocation.begun(output, None, command_line(), page=page, digest=lambda: digest)
     names = [name.strip() for name in engines.split(",")]
     outcome = validation.validate(
         file, overrides.law, overrides=overrides.set_ or (), seeds=overrides.seeds,
-        repeats=repeats, attempts=attempts, links=links, void_lateness=void_lateness,
-        void_rate=void_rate, progress=lambda runs: progress.bar(unit=f"{runs} runs"),
-        engines=names,
+        **asdict(real), progress=lambda runs: progress.bar(unit=f"{runs} runs"), engines=names,
     )  # fmt: skip
     if outcome.comparisons:
         _report(outcome.comparisons, call, void)
@@ -132,12 +141,9 @@ def validate(
         print_error(outcome.failure)
     if outcome.interrupted or outcome.failure:
         raise stopped(
-            outcome.finished,
-            outcome.total,
-            interrupted=outcome.interrupted,
-            reported=bool(outcome.comparisons),
-            noun=f"{outcome.reference} run",
-        )
+            outcome.finished, outcome.total, interrupted=outcome.interrupted,
+            reported=bool(outcome.comparisons), noun=f"{outcome.reference} run",
+        )  # fmt: skip
 
 
 def _report(validated: list[ValidatedScenario], call: Invocation, void: tuple[str, str]) -> None:
@@ -179,7 +185,11 @@ def _show(scenario: ValidatedScenario) -> None:
 
     names = [name for name in scenario.metrics if name not in IN_REPORT]
     columns = [
-        *(Column("law", left=True), Column("", left=True), Column("verdict", sentence=True)),
+        *(
+            Column("law", align_left=True),
+            Column("", align_left=True),
+            Column("verdict", sentence=True),
+        ),
         *(Column(METRICS[name].title, METRICS[name].unit) for name in names),
     ]
     verdicts = [row.verdict + (" (void)" if row.counts_void else "") for row in scenario.rows]

@@ -6,7 +6,7 @@ Their dependencies are loaded inside the commands, so that other commands stay q
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +24,8 @@ from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, print_json
 
 if TYPE_CHECKING:
+    from forebay.control.designed_law import Design
+    from forebay.control.link import Link
     from forebay.control.stability_map import StabilityMap
 
 
@@ -125,9 +127,7 @@ def design(
     call = Invocation.begun(output, None)
     overrides = options.settings(set_)
     if any(DOTS in text for text in site[:3]):
-        for key, value in [("--buffer", buffer), ("--export", export)]:
-            if value is not None:
-                raise ScenarioError(f"{key} cannot be combined with a range; leave it out")
+        _refuse_with_range({"--buffer": buffer, "--export": export})
         _design_range(law, link, site, target, overrides, call)
         return
     from forebay.control import export as exported
@@ -143,17 +143,32 @@ def design(
         l4s_flows=link.l4s_flows,
     )  # fmt: skip
     result = designed(law, place, target=target, overrides=overrides)
-    if export is not None:
-        if result.loop is None:
-            raise ScenarioError(
-                f"--export: {law} acts on rates and has no loop of the queue to export"
-            )
-        exported.save(result.loop, export)
+    _export(result, export)
     written = result.report(call.folder) if call.folder is not None else []
     if call.as_json:
         print_json(result.to_dict())
         return
     designs.show(options.console(80), result, call.folder, written, explain=explain)
+
+
+def _refuse_with_range(values: Mapping[str, object]) -> None:
+    """Raise `ScenarioError` if an option is given that does not go with a range."""
+    for key, value in values.items():
+        if value is not None:
+            raise ScenarioError(f"{key} cannot be combined with a range; leave it out")
+
+
+def _export(result: Design, file: Path | None) -> None:
+    """Write the loop of a design for other tools, if a file is given."""
+    from forebay.control import export
+
+    if file is None:
+        return
+    if result.loop is None:
+        raise ScenarioError(
+            f"--export: {result.law} acts on rates and has no loop of the queue to export"
+        )
+    export.save(result.loop, file)
 
 
 def _design_range(
@@ -202,18 +217,49 @@ def _design_range(
         print(f"\nFiles in {call.folder}: {', '.join(path.name for path in written)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class MapLinkOptions:
+    """The links of a map.
+
+    Attributes
+    ----------
+    rate : RATE
+        Rate of the link, such as 15Mbit/s, or its range, such as 5..50Mbit/s.
+    flows : FLOWS
+        Range of the number of long-lived TCP flows, such as 10..400.
+    rtt : RTT
+        Two-way propagation delay or its range, such as 20..500ms; with commas, one for each class
+        of flows.
+    buffer : SIZE
+        Buffer size, such as 500p; the largest bandwidth-delay product without it.
+    """
+
+    rate: str
+    flows: str
+    rtt: str
+    tcp: options.Tcp = "reno"
+    l4s_flows: options.L4sFlows = 0.0
+    packet: options.Packet = "1000B"
+    buffer: str | None = None
+
+    def upper_end(self) -> Link:
+        """Return the link at the upper ends of both axes, for which everything is valid."""
+        from forebay.control.link import Link
+
+        flows = range_ends("--flows", self.flows)[1]
+        return Link(
+            range_ends("--rate", self.rate)[1], range_ends("--rtt", self.rtt)[1],
+            flows=_number(flows, self.flows, "a range such as 10..400"), packet=self.packet,
+            buffer=self.buffer, senders=self.tcp, l4s_flows=self.l4s_flows,
+        )  # fmt: skip
+
+
 @with_options
 def stability_map(
     law: options.LawKind,
     /,
     *,
-    rate: str,
-    flows: str,
-    rtt: str,
-    tcp: options.Tcp = "reno",
-    l4s_flows: options.L4sFlows = 0.0,
-    packet: options.Packet = "1000B",
-    buffer: str | None = None,
+    links: MapLinkOptions,
     set_: options.Settings = None,
     windows: str = "published",
     points: Annotated[int, typer.Option(min=2, max=2000)] = 200,
@@ -227,15 +273,6 @@ def stability_map(
 
     Parameters
     ----------
-    rate : RATE
-        Rate of the link, such as 15Mbit/s, or its range, such as 5..50Mbit/s.
-    flows : FLOWS
-        Range of the number of long-lived TCP flows, such as 10..400.
-    rtt : RTT
-        Two-way propagation delay or its range, such as 20..500ms; with commas, one for each class
-        of flows.
-    buffer : SIZE
-        Buffer size, such as 500p; the largest bandwidth-delay product without it.
     set_ : KEY=VALUE
         Set a parameter of the law, such as a=1e-5, target=50p or target=40ms.
     windows : NAME
@@ -249,22 +286,15 @@ def stability_map(
         Folder of the map; results/map-LAW without it.
     """
     from forebay.control import stability_map as mapped
-    from forebay.control.link import Link
-    from forebay.experiment import store_choice as choice
+    from forebay.experiment import store as stores
 
-    axis = _map_axis(rate, rtt)
-    # Everything is valid for the upper ends of both axes.
-    place = Link(
-        range_ends("--rate", rate)[1], range_ends("--rtt", rtt)[1],
-        flows=_number(range_ends("--flows", flows)[1], flows, "a range such as 10..400"),
-        packet=packet, buffer=buffer, senders=tcp, l4s_flows=l4s_flows,
-    )  # fmt: skip
+    axis, place = _map_axis(links.rate, links.rtt), links.upper_end()
     call = Invocation.begun(output, f"map-{law.rpartition(':')[2]}")
-    store = choice.store(stored.store, without=stored.no_store) if simulate else None
+    store = stores.store(stored.store, without=stored.no_store) if simulate else None
     drawn = mapped.stability_map(
-        law, place, flows=flows, rtt=rtt if axis == "rtt" else None,
-        rate=rate if axis == "rate" else None, overrides=options.settings(set_), points=points,
-        simulate=simulate, store=store, windows=windows,  # type: ignore[arg-type]
+        law, place, flows=links.flows, rtt=links.rtt if axis == "rtt" else None,
+        rate=links.rate if axis == "rate" else None, overrides=options.settings(set_),
+        points=points, simulate=simulate, store=store, windows=windows,  # type: ignore[arg-type]
     )  # fmt: skip
     _report_map(law, drawn, "rate_bps" if axis == "rate" else "rtt_s", call)
 

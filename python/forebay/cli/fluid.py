@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay._base import quantities
+from forebay._base.metrics import TRAFFIC_METRICS
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -17,10 +20,11 @@ from forebay.cli.invocation import (
     print_errors,
     print_json,
     result_name,
-    stopped,
+    stopped_runs,
 )
 
 if TYPE_CHECKING:
+    from forebay.experiment.experiment import Experiment
     from forebay.experiment.result import Result
     from forebay.report.plot import Plot
 
@@ -80,26 +84,15 @@ def fluid(
     as_json
         Print one JSON object per row of the table; write no figures unless --out is given.
     """
-    from forebay.experiment import experiment
     from forebay.experiment.result import Result
-    from forebay.fluid import packets, traces
-    from forebay.fluid.engine import Fluid
 
     for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
         if value is not None and not compare:
             raise ScenarioError(f"{key} requires --compare")
-    # Standard input can be read only once, and the scenario is needed several times.
-    piped = str(file) == experiment.STDIN
-    source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file
     if compare:
-        experiments = packets.experiments(source, law or (), set_ or (), seeds)
-        packets.check_step(experiments[0], step_at)
+        experiments = _with_packets(file, law, set_, seeds, step_at)
     else:
-        overrides = traces.with_windows(set_ or ())
-        engine = Fluid(sawtooth)
-        experiments = [
-            experiment.read(source, laws=law, overrides=overrides, seeds=1, engine=engine)
-        ]
+        experiments = [_fluid_alone(file, law, set_, sawtooth=sawtooth)]
     print_errors(experiments[0].designed)
     call = Invocation.begun(output, f"{result_name(file)}-fluid")
     executions = call.executed(experiments, making)
@@ -109,13 +102,39 @@ def fluid(
     if results[0].runs and (whole or not compare):
         _report(results, call, step_at)
     if not whole:
-        raise stopped(
-            sum(len(result.runs) for result in results),
-            sum(experiment_.runs for experiment_ in experiments),
-            interrupted=any(execution.interrupted for execution in executions),
-            reported=not compare and bool(results[0].runs),
-            by_input=any(fault.of_law for execution in executions for fault in execution.faults),
-        )
+        reported = not compare and bool(results[0].runs)
+        raise stopped_runs(experiments, executions, reported=reported)
+
+
+def _with_packets(
+    file: Path,
+    law: options.Laws,
+    set_: options.ScenarioKeys,
+    seeds: int | None,
+    step_s: float | None,
+) -> list[Experiment]:
+    """Return the scenario in packets and in both fluid models."""
+    from forebay.experiment import experiment
+    from forebay.fluid import packets
+
+    # Standard input can be read only once, and the scenario is needed several times.
+    piped = str(file) == experiment.STDIN
+    source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file
+    experiments = packets.experiments(source, law or (), set_ or (), seeds)
+    packets.check_step(experiments[0], step_s)
+    return experiments
+
+
+def _fluid_alone(
+    file: Path, law: options.Laws, set_: options.ScenarioKeys, *, sawtooth: bool
+) -> Experiment:
+    """Return the scenario in one fluid model."""
+    from forebay.experiment import experiment
+    from forebay.fluid import traces
+    from forebay.fluid.engine import Fluid
+
+    overrides = traces.with_windows(set_ or ())
+    return experiment.read(file, laws=law, overrides=overrides, seeds=1, engine=Fluid(sawtooth))
 
 
 def _report(results: list[Result], call: Invocation, step_s: float | None) -> None:
@@ -169,9 +188,6 @@ def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:
 
     They are means over the seeds; the table is empty where the bottleneck has a single traffic.
     """
-    from forebay._base import quantities
-    from forebay._base.metrics import TRAFFIC_METRICS
-
     labels = [point.label for point in result.plan.points]
     point, law = labels.index(str(row["point"])), result.plan.laws.index(str(row["law"]))
     cells = {
@@ -192,7 +208,8 @@ def _print(rows: list[Row]) -> None:
     keys = [name for name in names if name in ("law", "point", "by")]
     headings = [Column.from_heading(HEADS[name]) for name in names]
     columns = [
-        replace(heading, left=name in keys) for name, heading in zip(names, headings, strict=True)
+        replace(heading, align_left=name in keys)
+        for name, heading in zip(names, headings, strict=True)
     ]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
     options.print_table(columns, cells, keys=len(keys))

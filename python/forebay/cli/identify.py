@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
+from forebay._base.metrics import with_interval
 from forebay._base.words import in_figures
 from forebay._native import ScenarioError, quantity
 from forebay.cli import options
@@ -70,16 +71,13 @@ def identify(
     from forebay.control import queue_estimate as estimate
 
     call = Invocation.begun(output, None)
-    rtt_s = _seconds("--rtt", rtt)
-    if rtt_s == 0:
+    if (rtt_s := _seconds("--rtt", rtt)) == 0:
         raise ParameterError("rtt", rtt, "a time above zero")
-    cut = from_s, to_s = _seconds("--from", from_), _seconds("--to", to)
-    if from_s is not None and to_s is not None and from_s >= to_s:
-        raise ScenarioError(f'--to: "{to}" is not later than --from "{from_}"')
+    window_s = _window_s(from_, to)
     queues = _queues(trace, _seconds("--interval", interval), only or "")
     identified: list[tuple[Identified, IdentifiedResponse | None]] = []
     for queue in queues[:MOST]:
-        part = queue.window(*cut)
+        part = queue.window(*window_s)
         numbers = estimate.identify(part, rtt_s, tcp)
         loop = estimate.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         identified.append((numbers, loop))
@@ -96,6 +94,14 @@ def identify(
 
 def _seconds(key: str, text: str | None) -> float | None:
     return None if text is None else quantity(key, text, "time")
+
+
+def _window_s(begin: str | None, end: str | None) -> tuple[float | None, float | None]:
+    """Return the ends of a part of the record in seconds. Raises `ScenarioError` for no time."""
+    from_s, to_s = _seconds("--from", begin), _seconds("--to", end)
+    if from_s is not None and to_s is not None and from_s >= to_s:
+        raise ScenarioError(f'--to: "{end}" is not later than --from "{begin}"')
+    return from_s, to_s
 
 
 def _queues(trace: Path, interval_s: float | None, name: str) -> list[QueueRecord]:
@@ -218,8 +224,6 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
 
 def _figures(number: IntervalEstimate, scale: float) -> tuple[str, str, str]:
     """Return a value and the ends of its interval, in the figures that the interval supports."""
-    from forebay._base.metrics import with_interval
-
     half_width = scale * (number.high - number.low) / 2
     if not 0 < half_width < math.inf:
         bounds = (number.value, number.low, number.high)

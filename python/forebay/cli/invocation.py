@@ -9,14 +9,14 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from forebay._base import signals
+from forebay._base import progress, signals
 from forebay.cli.main import BAD_INPUT, FAILED
 from forebay.cli.options import (
     OutputOptions,
@@ -172,9 +172,9 @@ class Invocation:
 
     def store(self, runs: StoreOptions) -> Store | None:
         """Return the store of runs; None without an output folder, unless one is asked for."""
-        from forebay.experiment import store_choice as choice
+        from forebay.experiment import store as stores
 
-        return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
+        return stores.store(runs.store, without=runs.no_store, default=self.folder is not None)
 
     def executed(
         self,
@@ -204,7 +204,6 @@ class Invocation:
         list of Execution
             One for each experiment; after an interruption or a failure, those that had begun.
         """
-        from forebay._base import progress
         from forebay.experiment import execution
 
         store = self.store(making)
@@ -238,10 +237,6 @@ class Invocation:
         task : str
             Task that the terminal shows; nothing if empty.
         """
-        from contextlib import nullcontext
-
-        from forebay._base import progress
-
         try:
             with progress.status(task) if task else nullcontext():
                 yield
@@ -271,6 +266,27 @@ class Invocation:
         """Open a page in the browser, if that was asked for."""
         if self.opens:
             open_page(page)
+
+
+def stopped_runs(
+    experiments: Sequence[Experiment], executions: Sequence[Execution], *, reported: bool
+) -> typer.Exit:
+    """Report how many runs had finished when a command was stopped: see `stopped`.
+
+    Parameters
+    ----------
+    experiments, executions : sequence of Experiment, sequence of Execution
+        The experiments, and the outcomes of those that had begun.
+    reported : bool
+        True if the finished runs are in the report.
+    """
+    return stopped(
+        sum(len(executed.runs) for executed in executions),
+        sum(experiment.runs for experiment in experiments),
+        interrupted=any(executed.interrupted for executed in executions),
+        reported=reported,
+        by_input=any(fault.of_law for executed in executions for fault in executed.faults),
+    )
 
 
 def stopped(

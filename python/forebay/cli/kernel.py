@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay._base import quantities
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import print_errors
@@ -174,8 +177,6 @@ def show(
     watch
         Print the counters again every second.
     """
-    import time
-
     from forebay.linux import law_statistics
 
     widths: list[int] | None = None
@@ -211,9 +212,6 @@ def list_(*, as_json: bool = False) -> None:
     as_json
         Print JSON instead of a table.
     """
-    from dataclasses import asdict
-
-    from forebay._base import quantities
     from forebay._base.terminal_table import Column
     from forebay.linux import devices, records
     from forebay.linux.devices import quoted, shown
@@ -239,7 +237,7 @@ def list_(*, as_json: bool = False) -> None:
         where = f" ({state})" if state else ""
         rows.append([shown(name) + where, record.law, rate, record.engine, params])
     heads = ("device", "law", "rate", "engine", "parameters")
-    print_table([Column(head, left=True) for head in heads], rows)
+    print_table([Column(head, align_left=True) for head in heads], rows)
 
 
 def _problems() -> Sequence[object]:

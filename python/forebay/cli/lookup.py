@@ -11,8 +11,7 @@ import typer
 
 from forebay import _native
 from forebay._base import registries
-from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay.cli.declaration import with_options
 from forebay.cli.options import console, offered, print_table
 
@@ -95,8 +94,7 @@ def _list(
         Returns a command that uses an entry.
     """
     for name in names or ():
-        if name not in registry:
-            raise ParameterError("NAME", name, one_of(registry, name))
+        check_choice("NAME", name, registry)
     entries = [entry for name, entry in registry.items() if not names or name in names]
     if as_json:
         keys = ["name", "unit", "default", "min", "max", "doc"]
@@ -110,7 +108,7 @@ def _list(
     else:
         from forebay._base.terminal_table import Column
 
-        columns = [Column("name", left=True), Column("what it is", sentence=True)]
+        columns = [Column("name", align_left=True), Column("what it is", sentence=True)]
         screen = print_table(columns, [[entry["name"], entry["title"]] for entry in entries])
         screen.print(f"forebay {command} NAME shows its parameters", style="dim")
 
@@ -125,8 +123,8 @@ def _show(
     from forebay._base.terminal_table import Column, RowGroup
 
     columns = [
-        *(Column("parameter", left=True), Column("default")),
-        *(Column("range", left=True), Column("meaning", sentence=True)),
+        *(Column("parameter", align_left=True), Column("default")),
+        *(Column("range", align_left=True), Column("meaning", sentence=True)),
     ]
     for entry in entries:
         screen.print(Text.assemble((entry["name"], "bold cyan"), "  ", (entry["title"], "bold")))
@@ -172,7 +170,7 @@ def explain(key: Key, /) -> None:
     screen = console(80)
     if len(entries) > IN_FULL:
         columns = [
-            *(Column("name", left=True), Column("default", left=True)),
+            *(Column("name", align_left=True), Column("default", align_left=True)),
             Column("meaning", sentence=True),
         ]
         rows = [
@@ -234,7 +232,7 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
             about = {key: tables[title].get(key, "") for key in ("title", "source")}
             print(json.dumps({"name": title, **about, "file": str(file)}))
         return
-    columns = [Column("experiment", left=True), Column("title", sentence=True)]
+    columns = [Column("experiment", align_left=True), Column("title", sentence=True)]
     rows = [[title, str(tables[title].get("title", ""))] for title in chosen]
     print_table(columns, rows).print(
         "forebay run NAME runs one; forebay experiments NAME > my.toml copies one",

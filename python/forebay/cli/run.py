@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from forebay._base import signals
+from forebay._base import progress, signals
 from forebay.cli import options
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, print_errors, result_name, stopped
+from forebay.cli.invocation import Invocation, print_errors, result_name, stopped_runs
 
 if TYPE_CHECKING:
     from forebay.experiment.result import Result
@@ -55,20 +55,15 @@ def run(
     from forebay.report import result_files
 
     chosen, metrics = engines.named(engine), options.metric_names(metric)
-    source = experiment.read(
-        file,
-        laws=overrides.law,
-        overrides=overrides.set_ or (),
-        seeds=overrides.seeds,
-        engine=chosen,
-    )
+    keys, seeds = overrides.set_ or (), overrides.seeds
+    source = experiment.read(file, laws=overrides.law, overrides=keys, seeds=seeds, engine=chosen)
     print_errors([*source.designed, *filter(None, [source.warning])])
-    name, seeds = result_name(file), len(source.plan.seeds)
-    call = Invocation.begun(output, name, source.command, digest=lambda: source.digest, seeds=seeds)
+    name, count = result_name(file), len(source.plan.seeds)
+    call = Invocation.begun(output, name, source.command, digest=lambda: source.digest, seeds=count)
     if flent is not None:
         publication.check_folder(flent, "flent")
-    samples = call.folder is not None or flent is not None
-    load = _load if call.folder is not None and not no_report else None
+    samples, is_drawn = bool(call.folder or flent), call.folder is not None and not no_report
+    load = _load if is_drawn else None
     (executed,) = call.executed([source], making, samples=samples, meanwhile=load)
     if call.as_json:
         for finished in executed.runs:
@@ -83,16 +78,10 @@ def run(
         result.chosen_metrics = metrics
         interrupted |= _keep(result, call, flent, report=not no_report, ended_early=interrupted)
     if len(executed.runs) < source.runs:
-        raise stopped(
-            len(executed.runs),
-            source.runs,
-            interrupted=executed.interrupted,
-            reported=bool(executed.runs),
-            by_input=any(fault.of_law for fault in executed.faults),
-        )
+        raise stopped_runs([source], [executed], reported=bool(executed.runs))
     if interrupted:
         raise typer.Exit(signals.status())
-    if call.folder is not None and not no_report:
+    if call.folder is not None and is_drawn:
         call.show(call.folder / result_files.REPORT)
 
 
@@ -128,7 +117,6 @@ def _keep(
     bool
         True if writing was interrupted.
     """
-    from forebay._base import progress
     from forebay.report import result_files, tables
 
     if flent is not None:
@@ -171,7 +159,6 @@ def _write_tables(result: Result, out: Path, *, ended_early: bool) -> bool:
     The metrics of many runs are written before the larger tables, so that an interruption loses
     none of them.
     """
-    from forebay._base import progress
     from forebay.report import result_files
 
     is_long = len(result.runs) > MOST_TABLES

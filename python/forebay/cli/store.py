@@ -130,9 +130,9 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
 
 def _store(address: str | None) -> Store:
     """Return a store that exists. Raises `ParameterError` otherwise."""
-    from forebay.experiment import store_choice as choice
+    from forebay.experiment import store as stores
 
-    store = choice.at(choice.named(address) or choice.DEFAULT)
+    store = stores.at(stores.named(address) or stores.DEFAULT)
     if not store.place.names(""):
         raise ScenarioError(
             f"--store: there is no store at {store.address}; `forebay run` creates one"

@@ -96,38 +96,33 @@ def study(
     from forebay.campaign import runner
     from forebay.campaign.study_points import Points
     from forebay.experiment import engines
-    from forebay.experiment import store_choice as choice
+    from forebay.experiment import store as stores
     from forebay.experiment.execution import cores
     from forebay.experiment.store import Designs
 
-    limits = {
-        "budget_s": _seconds("budget", extent.budget),
-        "limit_s": _seconds("limit", extent.limit),
-    }
+    budget_s, limit_s = _seconds("budget", extent.budget), _seconds("limit", extent.limit)
     until = runner.Until.read(extent.until, extent.most_seeds) if extent.until else None
     metrics = options.metric_names(metric)
     # The store is read first, and written once the scenario is known to be valid.
-    store = choice.of_study(making.store, without=making.no_store)
-    chosen, designs = engines.named(engine), Designs(store)
+    store = stores.of_study(making.store, without=making.no_store)
     points = Points(
         file, laws=overrides.law or (), overrides=overrides.set_ or (), seeds=overrides.seeds,
-        designs=designs, engine=chosen,
+        engine=engines.named(engine), designs=Designs(store),
     )  # fmt: skip
     points.seeds += extent.add_seeds
     if extent.dry_run:
         _plan(points, store, making.threads or cores())
         return
     store.check_writable()
-    name = f"study-{result_name(file)}"
     call = Invocation.begun(
-        output, name, command_line(), digest=lambda: points.digest, numbers="study.json",
-        key="study",
+        output, f"study-{result_name(file)}", command_line(), digest=lambda: points.digest,
+        numbers="study.json", key="study",
     )  # fmt: skip
     with studies.workers(extent.on, making.threads) as workers, progress_bar() as watch:
-        progress = runner.grow(
-            points, store, workers, until=until, watch=watch, retry=extent.retry,
-            folder=call.folder, **limits,
-        )  # fmt: skip
+        limits = runner.StudyLimits(
+            watch=watch, budget_s=budget_s, limit_s=limit_s, retry=extent.retry, folder=call.folder
+        )
+        progress = runner.grow(points, store, workers, limits, until=until)
     end(points, store, progress, call, metrics=metrics, report=not no_report)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forebay._base import signals
+from forebay._base import progress, quantities, signals
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -55,15 +55,39 @@ class RangeOptions:
     set_: options.ScenarioKeys = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChoiceOptions:
+    """The laws to choose from, and what the choice is for.
+
+    Attributes
+    ----------
+    goal : GOAL
+        delay: lowest delay, at up to 20 % less goodput than the best anywhere in the range; balance
+        or throughput: steadiest delay, at up to 10 % or 5 % less.
+    law : LAW
+        Choose from this law; from all of `forebay laws` without it.
+    for_ : WHAT
+        Choose from the laws that a router can run: linux for Linux's qdiscs, attach also for the
+        laws that `forebay attach` installs; from all laws without it.
+    gains : WHERE
+        Gains of the laws that the choice is compared with: paper, or auto for those of their design
+        rules.
+    thorough
+        Search each law for all three goals, which takes three times as long.
+    """
+
+    goal: str = "balance"
+    law: options.Laws = None
+    for_: str | None = None
+    gains: str = "paper"
+    thorough: bool = False
+
+
 @with_options
 def tune(
     *,
     links: RangeOptions,
-    goal: str = "balance",
-    law: options.Laws = None,
-    for_: str | None = None,
-    gains: str = "paper",
-    thorough: bool = False,
+    choice: ChoiceOptions,
     explain: bool = False,
     seeds: int = 10,
     seed: Annotated[int, typer.Option(min=0)] = 1,
@@ -77,21 +101,8 @@ def tune(
 
     Parameters
     ----------
-    goal : GOAL
-        delay: lowest delay, at up to 20 % less goodput than the best anywhere in the range; balance
-        or throughput: steadiest delay, at up to 10 % or 5 % less.
-    law : LAW
-        Choose from this law; from all of `forebay laws` without it.
-    for_ : WHAT
-        Choose from the laws that a router can run: linux for Linux's qdiscs, attach also for the
-        laws that `forebay attach` installs; from all laws without it.
-    thorough
-        Search each law for all three goals, which takes three times as long.
     explain
         Also explain the choice: margins, runners-up and tests, as on the page.
-    gains : WHERE
-        Gains of the laws that the choice is compared with: paper, or auto for those of their design
-        rules.
     seeds : N
         Number of packet runs that test the chosen law at each corner.
     seed : N
@@ -99,12 +110,11 @@ def tune(
     out : DIR
         Folder of the page and the figures; results/tune without it.
     """
-    from forebay._base import progress
     from forebay._base.publication import digest_of
     from forebay.tuning import recommendation, tuning
     from forebay.tuning.ranges import LinkRange
 
-    digest = digest_of([astuple(links), (law, gains, thorough), goal, for_, seeds, seed])
+    digest = digest_of([astuple(links), astuple(choice), seeds, seed])
     call = Invocation.begun(
         output, "tune", command_line(), digest=lambda: digest, numbers=recommendation.JSON
     )
@@ -114,11 +124,11 @@ def tune(
             senders=links.tcp, trace=links.trace,
         )  # fmt: skip
         # The function checks the names, for messages that are the same everywhere.
-        names: dict[str, Any] = {"goal": goal, "gains": gains, "router": for_}
+        names: dict[str, Any] = {"goal": choice.goal, "gains": choice.gains, "router": choice.for_}
         result = tuning.tune(
-            ranges, laws=law, **names, overrides=links.set_ or (), seeds=seeds, seed=seed,
-            threads=making.threads, store=call.store(making), thorough=thorough, watch=watch,
-            announce=_announce,
+            ranges, laws=choice.law, **names, overrides=links.set_ or (), seeds=seeds, seed=seed,
+            threads=making.threads, store=call.store(making), thorough=choice.thorough,
+            watch=watch, announce=_announce,
         )  # fmt: skip
     _report(result, call, explain=explain)
     if result.error is not None:
@@ -137,7 +147,6 @@ def tune(
 
 def _report(result: Tuning, call: Invocation, *, explain: bool) -> None:
     """Write the numbers, print the recommendation, and draw the page."""
-    from forebay._base import quantities
     from forebay.tuning import recommendation
 
     out = call.folder if result.searched else None
@@ -162,8 +171,6 @@ def _report(result: Tuning, call: Invocation, *, explain: bool) -> None:
 
 def _announce(expected: TuningEstimate) -> None:
     """Print the extent of the search and the time that it takes."""
-    from forebay._base import progress
-
     cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
     searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
     print_errors(

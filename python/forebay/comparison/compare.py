@@ -22,10 +22,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from forebay._base import quantities, statistics
-from forebay._base.errors import ParameterError
 from forebay._base.metrics import COMPARED, check_metrics
 from forebay._base.statistics import LEVEL
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError
 from forebay.comparison.saved_runs import SavedResult, read_result
 from forebay.experiment.table import Cell
@@ -354,8 +353,7 @@ class ResultComparison:
         """
         from forebay.comparison import comparison_page as page
 
-        if kind not in (kinds := get_args(ComparisonPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(ComparisonPicture))
         return page.differences(self)
 
     def report(self, out: str | os.PathLike[str]) -> Path:

@@ -213,7 +213,7 @@ def show(console: Console, comparison: ResultComparison) -> None:
             console.print(Text(f"   {result.command}", style="dim"))
     console.print()
     short = table(comparison.differences, short=True)
-    columns = [Column(head, left=True) for head in short.heads[: short.keys]]
+    columns = [Column(head, align_left=True) for head in short.heads[: short.keys]]
     columns += map(Column.from_heading, short.heads[short.keys :])
     terminal_table.show(console, columns, [RowGroup(short.rows)], keys=short.keys)
     note = "* significant: paired t-test over the common seeds, 5 % level, Holm's method"

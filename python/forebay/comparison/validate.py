@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from forebay._base import metrics, quantities, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.metrics import Metric, with_interval
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay.comparison.compare import Agreement, Tolerance
 from forebay.experiment import engines as registry
 from forebay.experiment import execution, experiment
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from forebay._base.progress import Progress
     from forebay._base.quantities import Overrides
     from forebay._native import LawInfo, Observed, PointInfo, Run
+    from forebay.experiment.engines import Engine
     from forebay.experiment.experiment import Experiment, Source
     from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
@@ -459,8 +460,7 @@ class Validation:
         """
         from forebay.comparison import validation_page as page
 
-        if kind not in (kinds := get_args(ValidationPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(ValidationPicture))
         if not 0 <= scenario < len(self.comparisons):
             expected = f"an index below {len(self.comparisons)}"
             raise ParameterError("scenario", scenario, expected)
@@ -577,29 +577,28 @@ def validate(
     ScenarioError
         If a scenario cannot run on one of the engines.
     """
-    engines = quantities.listed(engines)
-    link = LinkEngine(links, Limits(attempts, void_lateness, void_rate))
-    chosen = [link if name == link.name else registry.named(name, "engines") for name in engines]
-    if len(chosen) < 2 or len(set(engines)) < len(chosen):
-        expected = f"two or more that differ, of {', '.join(registry.NAMES)}"
-        raise ParameterError("engines", ",".join(engines), expected)
-
+    names = quantities.listed(engines)
+    chosen = _engines(names, LinkEngine(links, Limits(attempts, void_lateness, void_rate)))
     experiments = [
         [
             experiment.read(
-                source,
-                laws=laws,
-                overrides=overrides,
+                source, laws=laws, overrides=overrides, engine=engine,
                 seeds=repeats if engine.name == REAL else seeds,
-                engine=engine,
             )
             for engine in chosen
         ]
         for source in quantities.listed(scenarios)
-    ]
-    validation = Validation(
-        SIDES.get(engines[-1], engines[-1]),
-        sum(of_scenario[-1].runs for of_scenario in experiments),
-    )
+    ]  # fmt: skip
+    runs = sum(of_scenario[-1].runs for of_scenario in experiments)
+    validation = Validation(SIDES.get(names[-1], names[-1]), runs)
     validation.run_all(experiments, progress)
     return validation
+
+
+def _engines(names: Sequence[str], link: LinkEngine) -> list[Engine]:
+    """Return the engines of these names. Raises `ParameterError` unless two or more differ."""
+    chosen = [link if name == link.name else registry.named(name, "engines") for name in names]
+    if len(chosen) < 2 or len(set(names)) < len(chosen):
+        expected = f"two or more that differ, of {', '.join(registry.NAMES)}"
+        raise ParameterError("engines", ",".join(names), expected)
+    return chosen

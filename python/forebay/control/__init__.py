@@ -16,7 +16,7 @@ a link to the margins of that loop:
   `pi_stabilising_set` has the exact set of robust gains of a PI, and `fitted_gains` designs laws
   with `gains = "auto"`.
 - `stability_map` decides thousands of operating points at once.
-- `expected_queue` and `disturbances` predict how much the queue moves, and `measured_law` measures
+- `expected_queue` and `loop` predict how much the queue moves, and `measured_law` measures
   the linear model of a law written in Python.
 - `queue_records` and `queue_estimate` go the other way: from samples of a real queue to the link.
 

@@ -20,6 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 Complexes = NDArray[np.complex128]
 Floats = NDArray[np.float64]
 
+#: Number of Chebyshev points on which roots are guessed, without the first.
+POINTS = 60
+
 
 @dataclass(frozen=True)
 class DelaySystem:
@@ -121,7 +124,7 @@ class DelaySystem:
         except ValueError:
             return False
 
-    def roots(self, count: int = 10, points: int = 60) -> Complexes:
+    def roots(self, count: int = 10) -> Complexes:
         """Return the rightmost roots, from right to left.
 
         For a neutral system with |b_n/a_n| > 0, whose chain of roots is infinite, they are the
@@ -131,10 +134,8 @@ class DelaySystem:
         ----------
         count : int, optional
             Number of roots.
-        points : int, optional
-            Number of Chebyshev points.
         """
-        guesses = self._eigenvalues(points)
+        guesses = self._eigenvalues()
         guesses = guesses[np.argsort(-guesses.real)][: 4 * count + 20]
         refined = self._newton(guesses)
         refined = refined[np.argsort(-refined.real, kind="stable")]
@@ -169,8 +170,8 @@ class DelaySystem:
             omega = np.union1d(omega, 0.5 * (omega[1:] + omega[:-1])[wide])
         raise ValueError("a root lies on the imaginary axis")
 
-    def _eigenvalues(self, points: int) -> Complexes:
-        """Return the eigenvalues of the system's operator on `points` + 1 Chebyshev points.
+    def _eigenvalues(self) -> Complexes:
+        """Return the eigenvalues of the system's operator on `POINTS` + 1 Chebyshev points.
 
         The points are in [−h, 0]. With x = (y, y', …): x'(0) + D·x'(−h) = A0·x(0) + A1·x(−h), and
         x' = dx/dθ inside (Breda, Maset and Vermiglio 2005, with the neutral term as a boundary
@@ -185,8 +186,8 @@ class DelaySystem:
         now, past = np.eye(n, k=1), np.zeros((n, n))
         now[-1] = -a[1:][::-1]
         past[-1] = -b[1:][::-1]
-        _, differentiate = chebyshev(points)
-        size = n * (points + 1)
+        _, differentiate = chebyshev(POINTS)
+        size = n * (POINTS + 1)
         lhs, rhs = np.eye(size), np.kron(differentiate, np.eye(n))
         lhs[n - 1, -1] = b[0]
         rhs[:n] = 0

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import forebay._native as _native
 from forebay._base import registries
 from forebay._base.errors import ParameterError
-from forebay._base.overrides import law_pairs
 from forebay._base.quantities import Overrides
+from forebay._base.registries import law_pairs
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law, pi_forms, pi_stabilising_set
 from forebay.control.design_rule import SLOWER, design_once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -72,48 +73,40 @@ def design_once(law: str, link: Link, target_pkts: float, settings: Mapping[str,
     gain_params = gain_params_of(answer["params"] if answer is not None else ())
     notes = _notes(answer, plant, rule_point, target)
     gains = {} if answer is None else answer["gains"]
-    fixed = [name for name in gain_params if name in by_hand]
-    if fixed:
-        check_all_gains(law, gain_params, by_hand)
-        if goals and len(fixed) == len(gain_params):
-            reason = (
-                f"it is a goal of {law}'s rule, but its gains {', '.join(fixed)} are given, too"
-            )
-            raise ParameterError("overrides", goals[0][0], "goals, or gains", reason=reason)
+    if fixed := _fixed_gains(law, gain_params, by_hand, goals):
         gains, notes = {}, [f"{', '.join(fixed)} as given: the rule's own numbers are not used."]
     params = list((dict(params) | values | by_hand).items())
     try:
         plant = plant_on(link, law, params)
     except ScenarioError as error:
         raise _impossible_gains(law, gain_params, by_hand, error) from None
+    design = Design(
+        law, link, target_pkts, gains, params, notes, target, None, gain_params=gain_params
+    )
     equilibrium = plant.equilibrium(link.flows, link.rtt_s)
     if equilibrium is None:
         rates = _rate_loop(law, link, plant, target, ruled=answer is not None)
-        return Design(
-            law,
-            link,
-            target_pkts,
-            gains,
-            params,
-            notes,
-            target,
-            None,
-            rates,
-            gain_params=gain_params,
-        )
-    return Design(
-        law,
-        link,
-        target_pkts,
-        gains,
-        params,
-        notes,
-        equilibrium.point,
-        plant.loop(equilibrium),
-        gain_params=gain_params,
-        classes=plant.coupled_classes(equilibrium),
-        senders=plant.mixed_senders(equilibrium),
-    )
+        return replace(design, rates=rates)
+    return replace(
+        design, point=equilibrium.point, loop=plant.loop(equilibrium),
+        classes=plant.coupled_classes(equilibrium), senders=plant.mixed_senders(equilibrium),
+    )  # fmt: skip
+
+
+def _fixed_gains(
+    law: str,
+    gain_params: Sequence[str],
+    by_hand: Mapping[str, str],
+    goals: Sequence[tuple[str, str]],
+) -> list[str]:
+    """Return the gains that are given. Raises `ScenarioError` for some of them, or with goals."""
+    fixed = [name for name in gain_params if name in by_hand]
+    if fixed:
+        check_all_gains(law, gain_params, by_hand)
+    if goals and fixed and len(fixed) == len(gain_params):
+        reason = f"it is a goal of {law}'s rule, but its gains {', '.join(fixed)} are given, too"
+        raise ParameterError("overrides", goals[0][0], "goals, or gains", reason=reason)
+    return fixed
 
 
 def _target_point(link: Link, target_pkts: float, plant: Plant, base: LawModel) -> OperatingPoint:
@@ -223,13 +216,9 @@ def reno_equivalent(
         loop = plant_and_loop[1]
         return loop.stable and margins.peak(loop.terms, loop.grid) <= ROBUST_PEAK
 
-    bracket = _bracket(robust, alike)
-    if bracket is None:
+    good = _most_robust(robust, alike)
+    if good is None:
         return None
-    good, bad = bracket
-    for _ in range(HALVINGS):
-        middle = math.sqrt(good * bad)
-        good, bad = (middle, bad) if robust(middle) else (good, middle)
     # Smaller gains would cost more than steps of the gain schedule do.
     candidates = (good * SLOWER ** (i / HALVINGS) for i in range(HALVINGS + 1))
     clear = (flows for flows in candidates if robust(flows) and not _crosses_step(by_rule(flows)))
@@ -275,6 +264,18 @@ def _bracket(robust: Callable[[float], bool], alike: float) -> tuple[float, floa
         good = bad
     # The rule's gains do not matter, since the law adapts to the load.
     return None
+
+
+def _most_robust(robust: Callable[[float], bool], alike: float) -> float | None:
+    """Return the largest number of flows that is robust, by bisection; None as in `_bracket`."""
+    bracket = _bracket(robust, alike)
+    if bracket is None:
+        return None
+    good, bad = bracket
+    for _ in range(HALVINGS):
+        middle = math.sqrt(good * bad)
+        good, bad = (middle, bad) if robust(middle) else (good, middle)
+    return good
 
 
 def _crosses_step(plant_and_loop: tuple[Plant, Loop] | None) -> bool:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from forebay._base import quantities, registries, words
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import LawModel, OperatingPoint
 from forebay.control import expected_queue, export
 from forebay.control.ack_clocking import AckClockedEquilibrium, AckClockedPlant
@@ -429,8 +429,7 @@ class Design:
         from forebay.report import loops
 
         kinds = get_args(LoopPicture)
-        if kind not in kinds:
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, kinds)
         return loops.FIGURES[kind](self._queue_loop(), self.title)
 
     def report(self, out: str | os.PathLike[str]) -> list[Path]:

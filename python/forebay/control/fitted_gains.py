@@ -20,11 +20,12 @@ from typing import Any
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.control import disturbances, pi_forms, pi_stabilising_set
+from forebay.control import pi_forms, pi_stabilising_set
 from forebay.control.design import design, peak_of
 from forebay.control.design_rule import SLOWER, LoneGainError, check_all_gains, gain_params_of
 from forebay.control.designed_law import DEVIATIONS, Design
 from forebay.control.link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE, Link
+from forebay.control.loop import at_constant_load
 from forebay.control.margins import ROBUST_PEAK
 from forebay.control.pi_stabilising_set import ANY, PiGains
 from forebay.control.plants import plant_on
@@ -421,7 +422,7 @@ def _next_setting(
     # How far losses move the queue is only known for Reno.
     if result.loop is None or not result.stable or result.senders is not None:
         return None, ""
-    queue_pkts, share = disturbances.at_constant_load(result.loop)
+    queue_pkts, share = at_constant_load(result.loop)
     needed_pkts = min(ABOVE_EMPTY * queue_pkts, most_pkts)
     if free and result.target_pkts < 0.9 * needed_pkts and "target" in dict(result.params):
         return "target", f"{_rounded(needed_pkts):g}p"

@@ -229,6 +229,108 @@ class RangeDesign:
         return max(gains.k_i for gains in self.own) <= SLOW * self.gains.k_i
 
 
+@dataclass(frozen=True)
+class _Ranges:
+    """Ranges of rate, RTT and number of flows, each with its two ends.
+
+    Attributes
+    ----------
+    link : Link
+        The link, for everything that no range varies.
+    rates, rtts, flows : pair
+        Ends of the ranges.
+    varies_rtt : bool
+        False if the flows keep the RTTs of the link.
+    """
+
+    link: Link
+    rates: tuple[str, str]
+    rtts: tuple[str, str]
+    flows: tuple[float, float]
+    varies_rtt: bool
+
+    @classmethod
+    def around(
+        cls,
+        link: Link,
+        rates: tuple[str, str] | None,
+        rtts: tuple[str, str] | None,
+        flows: tuple[float, float] | None,
+    ) -> _Ranges:
+        """Return ranges around a link. Raises `ParameterError` for one from more to less."""
+        ranges = cls(
+            link,
+            rates or (link.rate, link.rate),
+            rtts or (link.rtts, link.rtts),
+            flows or (link.flows, link.flows),
+            varies_rtt=rtts is not None,
+        )
+        ranges.check_order()
+        return ranges
+
+    def default_target(self) -> str:
+        """Return the set-point of the lowest rate, the shortest RTT and the fewest flows."""
+        lowest = self.variant((self.rates[0], self.rtts[0], self.flows[0]))
+        return f"{lowest.set_point_pkts():g}p"
+
+    def variant(self, place: Place) -> Link:
+        """Return the link at a place, with its own buffer."""
+        rate, rtt, flows = place
+        return self.link.varied(rate=rate, rtt=rtt if self.varies_rtt else None, flows=flows)
+
+    def link_at(self, place: Place, target: str) -> Link:
+        """Return the link at a place, with a buffer for the set-point."""
+        variant = self.variant(place)
+        return variant.with_buffer_for(variant.set_point_pkts(target))
+
+    def corners(self, target: str) -> list[Link]:
+        """Return the links at the corners of the ranges, each once."""
+        places = itertools.product(self.rates, self.rtts, self.flows)
+        return [self.link_at(place, target) for place in dict.fromkeys(places)]
+
+    def ends(self) -> dict[str, tuple[float, float]]:
+        """Return the ends of each range in base units; 0 for RTTs of several classes."""
+        low, high = self.rates
+        shortest, longest = self.rtts
+        classes = "," in shortest
+        return {
+            "rate": (quantity("rate", low, "rate"), quantity("rate", high, "rate")),
+            "rtt": (0.0, 0.0)
+            if classes
+            else (quantity("rtt", shortest, "time"), quantity("rtt", longest, "time")),
+            "flows": self.flows,
+        }
+
+    def check_order(self) -> None:
+        """Raise `ParameterError` for a range that goes from more to less."""
+        flows = tuple(f"{number:g}" for number in self.flows)
+        values = {"rate": self.rates, "rtt": self.rtts, "flows": flows}
+        for name, (low, high) in self.ends().items():
+            if low > high:
+                raise ParameterError(name, "..".join(values[name]), "from less to more")
+
+    def between(self) -> tuple[list[Place], Place]:
+        """Return a grid over the ranges without its corners, and its centre.
+
+        The grid has both ends and the geometric middle of each range.
+        """
+        ends = self.ends()
+        middles = {name: math.sqrt(low * high) for name, (low, high) in ends.items()}
+        texts = {
+            "rate": quantities.rate(round(middles["rate"])),
+            "rtt": f"{1e3 * middles['rtt']:.9g}ms",
+            "flows": float(f"{middles['flows']:.9g}"),
+        }
+        axes: list[list[Any]] = [
+            [values[0]] if ends[name][0] == ends[name][1] else [*values, texts[name]]
+            for name, values in [("rate", self.rates), ("rtt", self.rtts), ("flows", self.flows)]
+        ]
+        rate, rtt, flows = (axis[-1] for axis in axes)
+        corners = set(itertools.product(self.rates, self.rtts, self.flows))
+        places = [place for place in itertools.product(*axes) if place not in corners]
+        return places, (rate, rtt, flows)
+
+
 def design_for_range(
     law: str,
     link: Link,
@@ -265,53 +367,55 @@ def design_for_range(
         If the law is not a PI, a range goes from more to less, or no gains are robust everywhere.
     """
     form = _pi_law(law)
-    rates = rate or (link.rate, link.rate)
-    rtts = rtt or (link.rtts, link.rtts)
-    counts = flows or (link.flows, link.flows)
-    _check_order(rates, rtts, counts)
-
-    def variant(place: Place) -> Link:
-        at_rate, at_rtt, number = place
-        return link.varied(rate=at_rate, rtt=None if rtt is None else at_rtt, flows=number)
-
-    if target is None:
-        target = f"{variant((rates[0], rtts[0], counts[0])).set_point_pkts():g}p"
-
-    def link_at(place: Place) -> Link:
-        at = variant(place)
-        return at.with_buffer_for(at.set_point_pkts(target))
-
-    ends_of = (dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(counts))
-    links = [link_at(place) for place in itertools.product(*ends_of)]
+    ranges = _Ranges.around(link, rate, rtt, flows)
+    target = ranges.default_target() if target is None else target
+    links = ranges.corners(target)
     interval_s = _interval_s(form, links, target, interval)
-    ends = [(corner, corner_on(form, corner, target, interval_s)) for corner in links]
-    corners = [end for _, end in ends if isinstance(end, Corner)]
-    left_out = [
-        f"{corner.rate}, {corner.rtts}, {corner.flows:g} flows: {end}"
-        for corner, end in ends
-        if isinstance(end, str)
-    ]
-    if not corners:
+    corners_at, left_out = _corners(form, links, target, interval_s)
+    if not corners_at:
         reason = "no corner of the ranges has an equilibrium"
-        raise ParameterError("flows", whole(counts[0]), "fewer flows", reason=reason)
+        raise ParameterError("flows", whole(ranges.flows[0]), "fewer flows", reason=reason)
+    corners = [corner for _, corner in corners_at]
     gains = choose(corners, interval_s)
-    a, b = gains.a, gains.b
-    texts = form.texts(a, b)
-    if not texts:
-        raise ScenarioError(f"law: {law} cannot have the gains a = {a:.4g}, b = {b:.4g}")
-    params = [(form.keys[0], target), *texts, (form.keys[1], quantities.time(interval_s))]
+    params = _params(law, form, gains, target, interval_s)
 
     def loop_on(at: Link) -> Loop | None:
         return plant_on(at, law, params).loop_at(at.flows, at.rtt_s)
 
-    loops = [loop for at, end in ends if isinstance(end, Corner) and (loop := loop_on(at))]
+    loops = [loop for at, _ in corners_at if (loop := loop_on(at)) is not None]
     if len(loops) < len(corners):
         raise ScenarioError(f"law: {law} has no equilibrium at some corner")
     own = [choose([corner], interval_s) for corner in corners]
-    places, centre = _between(rates, rtts, counts)
-    between = {place: loop for place in places if (loop := loop_on(link_at(place))) is not None}
+    places, centre = ranges.between()
+    loops_between = {place: loop_on(ranges.link_at(place, target)) for place in places}
+    between = {place: loop for place, loop in loops_between.items() if loop is not None}
     inside, middle = [*between.values()], between.get(centre, loops[0])
     return RangeDesign(law, gains, params, corners, loops, own, left_out, inside, middle)
+
+
+def _corners(
+    form: PiLaw, links: Sequence[Link], target: str, interval_s: float
+) -> tuple[list[tuple[Link, Corner]], list[str]]:
+    """Return the links that have an equilibrium with their corners, and why others have none."""
+    ends = [(link, corner_on(form, link, target, interval_s)) for link in links]
+    left_out = [
+        f"{link.rate}, {link.rtts}, {link.flows:g} flows: {end}"
+        for link, end in ends
+        if isinstance(end, str)
+    ]
+    return [(link, end) for link, end in ends if isinstance(end, Corner)], left_out
+
+
+def _params(
+    law: str, form: PiLaw, gains: PiGains, target: str, interval_s: float
+) -> list[tuple[str, str]]:
+    """Return the parameters of a PI. Raises `ScenarioError` if it cannot have such gains."""
+    texts = form.texts(gains.a, gains.b)
+    if not texts:
+        raise ScenarioError(
+            f"law: {law} cannot have the gains a = {gains.a:.4g}, b = {gains.b:.4g}"
+        )
+    return [(form.keys[0], target), *texts, (form.keys[1], quantities.time(interval_s))]
 
 
 def _pi_law(law: str) -> PiLaw:
@@ -323,30 +427,6 @@ def _pi_law(law: str) -> PiLaw:
     return form
 
 
-def _ends(
-    rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]
-) -> dict[str, tuple[float, float]]:
-    """Return the ends of each range in base units; 0 for RTTs of several classes."""
-    low, high = rates
-    shortest, longest = rtts
-    classes = "," in shortest
-    return {
-        "rate": (quantity("rate", low, "rate"), quantity("rate", high, "rate")),
-        "rtt": (0.0, 0.0)
-        if classes
-        else (quantity("rtt", shortest, "time"), quantity("rtt", longest, "time")),
-        "flows": flows,
-    }
-
-
-def _check_order(rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]) -> None:
-    """Raise `ParameterError` for a range that goes from more to less."""
-    values = {"rate": rates, "rtt": rtts, "flows": tuple(f"{number:g}" for number in flows)}
-    for name, (low, high) in _ends(rates, rtts, flows).items():
-        if low > high:
-            raise ParameterError(name, "..".join(values[name]), "from less to more")
-
-
 def _interval_s(form: PiLaw, links: Sequence[Link], target: str, interval: str | None) -> float:
     """Return the interval that was given, or one that suits the shortest RTT with its queue."""
     if interval is not None:
@@ -356,33 +436,6 @@ def _interval_s(form: PiLaw, links: Sequence[Link], target: str, interval: str |
         for link in links
     )
     return min(form.interval_s, float(f"{TAKEN * shortest_s:.2g}"))
-
-
-def _between(
-    rates: tuple[str, str], rtts: tuple[str, str], flows: tuple[float, float]
-) -> tuple[list[Place], Place]:
-    """Return a grid over the ranges without its corners, and its centre.
-
-    The grid has both ends and the geometric middle of each range.
-    """
-    ends = _ends(rates, rtts, flows)
-    middles = {name: math.sqrt(low * high) for name, (low, high) in ends.items()}
-    texts = {
-        "rate": quantities.rate(round(middles["rate"])),
-        "rtt": f"{1e3 * middles['rtt']:.9g}ms",
-        "flows": float(f"{middles['flows']:.9g}"),
-    }
-    axes: list[list[Any]] = [
-        [values[0]] if ends[name][0] == ends[name][1] else [*values, texts[name]]
-        for name, values in [("rate", rates), ("rtt", rtts), ("flows", flows)]
-    ]
-    rate, rtt, number = (axis[-1] for axis in axes)
-    corners = set(itertools.product(rates, rtts, flows))
-    return [place for place in itertools.product(*axes) if place not in corners], (
-        rate,
-        rtt,
-        number,
-    )
 
 
 def corner_on(form: PiLaw, link: Link, target: str, interval_s: float) -> Corner | str:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import FlowModel
 from forebay.control import frequency_response
 from forebay.control.ack_clocking import AckClockedPlant
@@ -420,7 +420,7 @@ def _column(values: NDArray[Any]) -> Number:
 class DelayLoop(MixedLoop):
     """The loop of classic and L4S flows, which controls the delay of the head of the queue."""
 
-    held = "Queuing delay at the link's rate"
+    controlled_quantity = "Queuing delay at the link's rate"
     probability_step = Loop.probability_step
 
 
@@ -499,8 +499,7 @@ def plant_on(
     ScenarioError
         If a parameter is wrong, or the flows do not suit the law or the description.
     """
-    if windows not in WINDOWS:
-        raise ParameterError("windows", windows, one_of(WINDOWS, windows))
+    check_choice("windows", windows, WINDOWS)
     conflict = "the flows have several RTTs, or senders other than reno" if link.groups else ""
     conflict = "there are L4S flows" if link.l4s_flows else conflict
     if windows != WINDOWS[0]:

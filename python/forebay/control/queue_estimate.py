@@ -186,17 +186,7 @@ def identify(
     busy = _busy(series)
     rate = _rate(series, busy, packet_bytes)
     per_s = rate.value / (8 * packet_bytes) if rate.known else math.nan
-    if propagation_s is None:
-        rtt = round_trip(series)
-        if rtt.known and rate.known and rtt.value * (1 - LEAST_PROPAGATION) < queue.value / per_s:
-            rtt = IntervalEstimate.unknown(
-                "the gap after a signal comes sooner than a packet passes the queue: give the RTT"
-            )
-    elif rate.known:
-        wait, least, longest = (pkts / per_s for pkts in (queue.value, queue.low, queue.high))
-        rtt = IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + longest)
-    else:
-        rtt = IntervalEstimate.unknown(f"the queuing delay is unknown: {rate.why}")
+    rtt = _rtt(series, propagation_s, queue, rate, per_s)
     propagation, window, flows = _derived(
         rate, per_s, rtt, queue, signals, float(series.signals.sum()), tcp
     )
@@ -218,6 +208,28 @@ def identify(
         f"all packets are of long-lived flows of {tcp} that share one round trip",
         series.remarks,
     )
+
+
+def _rtt(
+    series: QueueRecord,
+    propagation_s: float | None,
+    queue: IntervalEstimate,
+    rate: IntervalEstimate,
+    pkts_per_s: float,
+) -> IntervalEstimate:
+    """Return the RTT with its queue, from the RTT without it or from the gaps after signals."""
+    if propagation_s is None:
+        rtt = round_trip(series)
+        shortest_s = queue.value / pkts_per_s if rate.known else 0.0
+        if rtt.known and rtt.value * (1 - LEAST_PROPAGATION) < shortest_s:
+            return IntervalEstimate.unknown(
+                "the gap after a signal comes sooner than a packet passes the queue: give the RTT"
+            )
+        return rtt
+    if not rate.known:
+        return IntervalEstimate.unknown(f"the queuing delay is unknown: {rate.why}")
+    wait, least, longest = (pkts / pkts_per_s for pkts in (queue.value, queue.low, queue.high))
+    return IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + longest)
 
 
 # --- the link -----------------------------------------------------------------------------------

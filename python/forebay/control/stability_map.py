@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,10 +22,10 @@ from numpy.typing import NDArray
 import forebay._native as _native
 from forebay._base import progress, signals
 from forebay._base.errors import ParameterError
-from forebay._base.overrides import law_pairs
 from forebay._base.publication import publish
 from forebay._base.quantities import Overrides
-from forebay._base.words import one_of
+from forebay._base.registries import law_pairs
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError
 from forebay.control import margins, measured_law
 from forebay.control.link import Link, Span, quantity, scenario_toml, span_ends
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from forebay._base.publication import Content
     from forebay._native import LinearModel
-    from forebay.experiment.store_choice import StoreLike
+    from forebay.experiment.store import StoreLike
     from forebay.report.plot import Plot
 
 Floats = NDArray[np.float64]
@@ -221,8 +222,7 @@ class StabilityMap:
         """
         from forebay.report.map_picture import draw_map
 
-        if kind not in (kinds := get_args(MapPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(MapPicture))
         return draw_map(self)
 
     def files(self) -> dict[str, Content]:
@@ -324,15 +324,8 @@ def stability_map(
     # The set-point matters only where the law has none among its parameters.
     target_pkts = link.set_point_pkts(params.get("target", "1p"))
     link = link.with_buffer_for(target_pkts)
-    try:
-        with progress.status("finding where the loop is stable"):
-            result = theory_map(law, link, [*params.items()], loads, axis, values, points, windows)
-    except ScenarioError as error:
-        if "target" in params or not str(error).startswith("target: "):
-            raise
-        raise ScenarioError(
-            f"{error}; it is the default set-point of {law}, and target=… sets another"
-        ) from None
+    with progress.status("finding where the loop is stable"), _naming_default_target(law, params):
+        result = theory_map(law, link, [*params.items()], loads, axis, values, points, windows)
     result = replace(result, target_pkts=target_pkts)
     if not simulate:
         return result
@@ -341,6 +334,19 @@ def stability_map(
             return with_packets(result, [*params.items()], simulate, store)
     except KeyboardInterrupt:
         return replace(result, interrupted=True)
+
+
+@contextmanager
+def _naming_default_target(law: str, params: Mapping[str, str]) -> Iterator[None]:
+    """Add to an error of the set-point that it is the law's default, if it is."""
+    try:
+        yield
+    except ScenarioError as error:
+        if "target" in params or not str(error).startswith("target: "):
+            raise
+        raise ScenarioError(
+            f"{error}; it is the default set-point of {law}, and target=… sets another"
+        ) from None
 
 
 def _ranges(
@@ -426,12 +432,9 @@ def theory_map(
     links = [link.at_rate(rate_bps) for rate_bps in rates_bps]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
     measured = None
-    plants: list[Plant]
     if measured_law.is_python(law):
         measured = measured_law.common_model(law, links, rtts, flows, dict(params))
-        plants = [measured_law.plant_of(row_link, measured) for row_link in links]
-    else:
-        plants = [plant_on(row_link, law, params, windows) for row_link in links]
+    plants = [_plant(row_link, law, params, windows, measured) for row_link in links]
     signals.end_waits()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         lines = list(pool.map(_line, plants, rtts, [columns] * points))
@@ -442,17 +445,18 @@ def theory_map(
         raise ParameterError("law", law, ", ".join(modelled), reason=reason)
     shape = (points, points)
     return StabilityMap(
-        law,
-        link,
-        axis,
-        columns,
-        rows,
-        margin.reshape(shape),
-        stable.reshape(shape),
-        rest.reshape(shape),
-        windows=windows,
-        measured=measured,
-    )
+        law, link, axis, columns, rows, margin.reshape(shape), stable.reshape(shape),
+        rest.reshape(shape), windows=windows, measured=measured,
+    )  # fmt: skip
+
+
+def _plant(
+    link: Link, law: str, params: Params, windows: Windows, measured: LinearModel | None
+) -> Plant:
+    """Return the plant of a law on a link; `measured` is the model of a law in Python."""
+    if measured is None:
+        return plant_on(link, law, params, windows)
+    return measured_law.plant_of(link, measured)
 
 
 def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats, Flags]:
@@ -491,7 +495,8 @@ def with_packets(
     store : Store, str or PathLike or None
         Store of runs, or its address.
     """
-    from forebay.experiment import execution, experiment, store_choice
+    from forebay.experiment import execution, experiment
+    from forebay.experiment import store as stores
 
     flows = sorted({max(1, round(n)) for n in _inner(theory.flows, points)})
     cells = [(float(n), value) for n in flows for value in _inner(theory.values, points)]
@@ -515,7 +520,7 @@ def with_packets(
         title, target_pkts = "Oscillation", theory.target_pkts
         text = scenario_toml(link, theory.law, params, title, target_pkts, duration_s)
         reads.append(experiment.read(text))
-    oscillation, opened = [], store_choice.opened(store)
+    oscillation, opened = [], stores.opened(store)
     for number, done in execution.execute_all(reads, samples=False, store=opened):
         execution.check_whole(reads[number], done)
         for run in done.runs:
@@ -531,11 +536,7 @@ def _settling_s(theory: StabilityMap, params: Params, flows: float, value: float
     """Return the settling time of a cell's loop; 0 for a missing or unstable loop."""
     rate_bps, rtt_s = theory.rate_and_rtt(value)
     link = theory.link.at_rate(rate_bps)
-    plant = (
-        plant_on(link, theory.law, params, theory.windows)
-        if theory.measured is None
-        else measured_law.plant_of(link, theory.measured)
-    )
+    plant = _plant(link, theory.law, params, theory.windows, theory.measured)
     loop = plant.loop_at(flows, rtt_s)
     return loop.settling_s if loop is not None and loop.stable else 0.0
 

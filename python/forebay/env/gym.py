@@ -23,7 +23,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import Observed, ScenarioError, Session, Step
 from forebay.env.network import session
 from forebay.experiment.experiment import Source
@@ -320,8 +320,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
 
 def _checked(key: str, value: str, names: Sequence[str] | Mapping[str, Any]) -> str:
     """Return a value that must be one of several."""
-    if value not in names:
-        raise ParameterError(key, value, one_of(names, value))
+    check_choice(key, value, names)
     return value
 
 

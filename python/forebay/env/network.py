@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import forebay._native as _native
 from forebay._base import registries
-from forebay._base.overrides import scenario_pairs
+from forebay._base.registries import scenario_pairs
 from forebay._native import Delivered, Lost, ScenarioError
 from forebay.experiment import experiment
 from forebay.experiment.experiment import FilesBeside, text_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from forebay._base.errors import ParameterError
 from forebay._base.temporary import temporary_folder
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan, Run
@@ -333,8 +333,7 @@ def named(name: str | Engine, key: str = "engine") -> Engine:
         return name
     if name == PACKETS.name:
         return PACKETS
-    if name not in NAMES:
-        raise ParameterError(key, name, one_of(NAMES, name))
+    check_choice(key, name, NAMES)
     # Imported on demand: the modules of an engine take a while to load.
     engine: Engine = import_module(MODULES[name]).ENGINE
     return engine

@@ -200,7 +200,7 @@ def execute_all(
     samples: bool = True,
     store: Store | None = None,
 ) -> Generator[tuple[int, Execution]]:
-    """Make the runs of several experiments, and yield each experiment as it ends.
+    """Make the runs of several experiments, and yield index and outcome of each as it ends.
 
     The next experiment begins before the last one has ended, so that no core idles. With a store, a
     run that several experiments share is made once. After Ctrl-C or a failed run, the experiments
@@ -210,19 +210,10 @@ def execute_all(
     ----------
     experiments : Sequence[Experiment]
         The experiments, in the order in which they begin.
-    threads : int, optional
-        Number of threads; all cores by default.
+    threads, samples, store
+        The parameters of `execute`.
     watch : Watch, optional
         Receives the progress of all experiments together.
-    samples : bool, default True
-        False to keep only the metrics of each run.
-    store : Store, optional
-        As for `execute`.
-
-    Yields
-    ------
-    tuple[int, Execution]
-        The index of an experiment, and its outcome.
 
     Raises
     ------
@@ -234,7 +225,6 @@ def execute_all(
         check_memory(experiment.plan, threads, samples=samples)
     start_s = time.monotonic()
     jobs = _jobs(experiments, store, samples=samples)
-    total, runs = sum(job.cost for job in jobs), sum(experiment.runs for experiment in experiments)
     unfinished = list[_Job]()
 
     def take_and_tell(writer: Writer | None) -> None:
@@ -243,11 +233,7 @@ def execute_all(
         if writer:
             writer.tick()
         if watch:
-            done = sum(job.cost * job.fraction for job in jobs)
-            ended_count = sum(job.ended_count for job in jobs)
-            elapsed_s = time.monotonic() - start_s
-            more = "".join(job.batch.more for job in unfinished if job.batch)
-            watch(Progress(done / total if total else 1.0, ended_count, runs, elapsed_s, more))
+            watch(_progress(jobs, unfinished, time.monotonic() - start_s))
 
     with store.writer() if store else nullcontext() as writer, signals.held() as interrupted:
 
@@ -266,6 +252,15 @@ def execute_all(
         take_and_tell(writer)
         for job in unfinished:
             yield job.number, job.execution(writer, interrupted=bool(interrupted))
+
+
+def _progress(jobs: Sequence[_Job], unfinished: Sequence[_Job], elapsed_s: float) -> Progress:
+    """Return the progress of all jobs together."""
+    total, done = sum(job.cost for job in jobs), sum(job.cost * job.fraction for job in jobs)
+    ended_runs = sum(job.ended_count for job in jobs)
+    runs = sum(job.experiment.runs for job in jobs)
+    more = "".join(job.batch.more for job in unfinished if job.batch)
+    return Progress(done / total if total else 1.0, ended_runs, runs, elapsed_s, more)
 
 
 @dataclass(eq=False)

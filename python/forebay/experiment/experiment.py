@@ -16,8 +16,8 @@ import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError, reason_of
 from forebay._base.input_file import MOST_DATA_BYTES
-from forebay._base.overrides import scenario_pairs
 from forebay._base.publication import digest_of
+from forebay._base.registries import scenario_pairs
 from forebay._native import ScenarioError
 from forebay.experiment import automatic_gains
 from forebay.experiment.engines import KERNEL, PACKETS, chosen_by
@@ -167,14 +167,9 @@ def read(
     pairs = scenario_pairs(overrides)
     files = FilesBeside(name, pairs)
     plan = _native.plan(
-        text,
-        name,
-        overrides=pairs,
-        laws=laws,
-        seeds=seeds,
-        read=files,
+        text, name, overrides=pairs, laws=laws, seeds=seeds, read=files,
         programs=engine.runs_programs,
-    )
+    )  # fmt: skip
     hashes = {file: hashlib.sha256(data).hexdigest() for file, data in files.contents.items()}
     # A scenario without a file can be passed to the command on standard input.
     in_command = STDIN if name == NO_FILE else name
@@ -182,23 +177,21 @@ def read(
     scenario_text = text.decode()
     if plan.designed:
         scenario_text = automatic_gains.written(scenario_text, plan.designed)
-    lines = automatic_gains.lines(plan)
-    unread = [f"kernel.{key}" for key in plan.kernel_keys if key not in engine.kernel_keys]
-    count = "counts" if len(unread) == 1 else "count"
-    keys = ", ".join(unread)
-    warning = f"{name}: {keys} {count} with the engine {KERNEL} alone" if unread else ""
     experiment = Experiment(
-        plan,
-        name,
-        scenario_text,
-        command,
-        warning=warning,
-        files=hashes,
-        designed=lines,
-        engine=engine,
-    )
+        plan, name, scenario_text, command, warning=_unread_keys(name, plan, engine), files=hashes,
+        designed=automatic_gains.lines(plan), engine=engine,
+    )  # fmt: skip
     engine.check(experiment)
     return experiment
+
+
+def _unread_keys(name: str, plan: Plan, engine: Engine) -> str:
+    """Return a warning of keys of the kernel that the engine does not read; empty without any."""
+    unread = [f"kernel.{key}" for key in plan.kernel_keys if key not in engine.kernel_keys]
+    if not unread:
+        return ""
+    count = "counts" if len(unread) == 1 else "count"
+    return f"{name}: {', '.join(unread)} {count} with the engine {KERNEL} alone"
 
 
 def check_seeds(seeds: int | None) -> None:

@@ -25,8 +25,9 @@ from forebay._base import (
 )
 from forebay._base.errors import Interrupted, ParameterError
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
-from forebay._base.words import one_of
-from forebay.experiment import engines, execution, steady_state, store_choice
+from forebay._base.words import check_choice, one_of
+from forebay.experiment import engines, execution, steady_state
+from forebay.experiment import store as stores
 from forebay.experiment.experiment import read as read_experiment
 from forebay.experiment.table import EMPTY, Cell, RunTable, to_pandas
 from forebay.scenario import axes
@@ -49,8 +50,7 @@ if TYPE_CHECKING:
     from forebay.experiment.execution import Execution
     from forebay.experiment.experiment import Experiment, Source
     from forebay.experiment.steady_state import Finding
-    from forebay.experiment.store import Store
-    from forebay.experiment.store_choice import StoreLike
+    from forebay.experiment.store import Store, StoreLike
     from forebay.experiment.table import LawDifference
     from forebay.report.plot import Plot
     from forebay.scenario.python_laws import Prototype
@@ -433,8 +433,7 @@ class Result:
         --------
         >>> result.cell(law="pi", metric="delay_p95_s", flows=40).mean  # doctest: +SKIP
         """
-        if law not in self.plan.laws:
-            raise ParameterError("law", law, one_of(self.plan.laws, law))
+        check_choice("law", law, self.plan.laws)
         point = self._point_with(settings)
         names = [entry.name for entry in self.plan.points[point].links]
         if link is not None and link not in names:
@@ -744,8 +743,7 @@ class Result:
         ParameterError
             If there is no such table.
         """
-        if table not in (names := get_args(FrameName)):
-            raise ParameterError("table", table, one_of(names, table))
+        check_choice("table", table, get_args(FrameName))
         frame: pl.DataFrame = self.summary() if table == "summary" else getattr(self, table)
         return frame
 
@@ -893,17 +891,21 @@ def run(
         If a script is interrupted; the error carries the partial result.
     """
     experiment = read_experiment(
-        scenario,
-        laws=laws,
-        overrides=overrides or (),
-        seeds=seeds,
+        scenario, laws=laws, overrides=overrides or (), seeds=seeds,
         engine=engines.named(engine, "engine"),
-    )
+    )  # fmt: skip
     with progress.bar(only_on_terminal=True) as watch:
-        executed = execution.execute(experiment, threads, watch, store=store_choice.opened(store))
-    result = Result(experiment, executed)
+        executed = execution.execute(experiment, threads, watch, store=stores.opened(store))
+    return _whole_or_partial(Result(experiment, executed), executed)
+
+
+def _whole_or_partial(result: Result, executed: Execution) -> Result:
+    """Return a result, with a warning if it is partial in an interactive session.
+
+    Raises `RunError` after a failed run, and `Interrupted` in a script that was interrupted.
+    """
     if executed.faults:
-        raise execution.run_error(experiment.plan, executed.faults[0], result=result)
+        raise execution.run_error(result.plan, executed.faults[0], result=result)
     if executed.interrupted:
         if not hasattr(sys, "ps1"):
             raise Interrupted(result)

@@ -98,6 +98,9 @@ def configs(
 ) -> list[str | None]:
     """Return the digest of a point under each law.
 
+    It covers the link, the traffic and the law with every default: everything that the numbers
+    depend on besides the seed. The scenario's spelling, its prose and other points do not count.
+
     Parameters
     ----------
     plan : Plan
@@ -109,12 +112,6 @@ def configs(
     prototypes : bool, default False
         True to include laws in Python, which are digested by the contents of their file, without
         the modules that it imports.
-
-    Attributes
-    ----------
-    digest covers the link, the traffic and the law with every default
-        everything that the numbers depend on besides the seed. It does not cover the scenario's
-        spelling, prose and other points.
 
     Returns
     -------

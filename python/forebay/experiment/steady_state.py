@@ -491,10 +491,8 @@ def design_command(
         The law.
     params : Sequence[tuple[str, Parameter]]
         Parameters of the law that are fixed.
-    rate_bps : int
-        Rate of the link in bit/s.
-    packet_bytes : int
-        Packet size in bytes.
+    rate_bps, packet_bytes : int
+        Rate of the link in bit/s, and packet size in bytes.
     rtt_s : float
         Propagation round trip in seconds.
     flows : float

@@ -3,7 +3,8 @@
 A file appears whole or not at all. Its name carries a checksum of its contents, so a damaged
 file is noticed when it is read, moved aside, and never used as a result. A table grows by segments:
 files of rows that never change. Small segments are merged from time to time. Two processes may
-write the same row, and a process may die while it merges; a row that is stored twice counts once.
+write the same row, and a process may die while it merges; a row that is stored twice counts once,
+and a failed run that was repeated counts as its repetition.
 """
 
 from __future__ import annotations
@@ -427,6 +428,8 @@ def place(address: str | os.PathLike[str]) -> Folder | Remote:
     return Folder(Path(text.removeprefix("file://")))
 
 
+#: The column that says why a run failed; it is null in the row of a sound one.
+FAULT = "fault"
 #: More segments than this are merged.
 MOST_SEGMENTS = 48
 #: Lock files of the process that merges segments, and of those that read them.
@@ -478,9 +481,18 @@ class Segments:
         If another process may write, the frame must be collected within `read`, for example in a
         function decorated with `again`.
         """
-        names = sorted(self.segments())
-        table = self._scan_intact(names)
-        return table if len(names) < 2 else table.unique(self.key, keep="any")
+        return self._once(self._scan_intact(sorted(self.segments())))
+
+    def _once(self, table: pl.LazyFrame) -> pl.LazyFrame:
+        """Return each row once; a failed run that was repeated has the row of its repetition.
+
+        `LazyFrame.unique` would take a hundred times as long, because it copies nested columns.
+        """
+        if FAULT not in self.schema:
+            return table.filter(pl.struct(*self.key).is_first_distinct())
+        sound = pl.col(FAULT).is_null()
+        first = pl.struct(*self.key, sound).is_first_distinct()
+        return table.filter(first & (sound | ~sound.any().over(*self.key)))
 
     def count(self) -> int:
         """Return the number of rows in all segments, where a row that occurs twice counts twice."""
@@ -569,8 +581,7 @@ class Segments:
                     break
                 chosen.append(name)
                 total += size
-            scanned = self._scan_intact(chosen)
-            self.replace(chosen, scanned.unique(self.key, keep="any").sort(self.key).collect())
+            self.replace(chosen, self._once(self._scan_intact(chosen)).sort(self.key).collect())
 
 
 def again(function: Callable[P, T]) -> Callable[P, T]:

@@ -7,8 +7,7 @@ the same object that the packet simulator runs, so a law needs no second descrip
   engine that runs scenarios.
 - `traces` runs models. `run` returns a `FluidTrace` of a `Model`, `scenario` the `Traces` of a
   scenario file, and `halving` measures the error of the integration.
-- `packets` runs a scenario both as packets and as a fluid, and compares means and step responses;
-  `response` measures a step response on a curve.
+- `packets` runs a scenario both as packets and as a fluid, and compares means and step responses.
 
 >>> from forebay.fluid import Bottleneck, Class, Model, run
 >>> model = Model([Bottleneck("pi", "30Mbit/s", buffer_pkts=1000)], [Class(60, "100ms")])

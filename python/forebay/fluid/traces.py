@@ -11,7 +11,7 @@ import numpy as np
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice, one_of
 from forebay._native import FluidTrace
 from forebay.experiment import descriptions, execution
 from forebay.experiment import result as runs
@@ -123,8 +123,7 @@ class Traces(list[FluidTrace]):
         """
         from forebay.report.plot import styled
 
-        if kind not in (kinds := get_args(FluidPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(FluidPicture))
         laws = list(dict.fromkeys(trace.law for trace in self))
         if law is not None and law not in laws:
             raise ParameterError("law", law, one_of(laws, law))

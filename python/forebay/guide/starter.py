@@ -18,8 +18,7 @@ from typing import Any
 
 import forebay._native as _native
 from forebay._base import quantities, registries
-from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError
 from forebay.report.templates import template
 from forebay.scenario import qdiscs, router, tc_text
@@ -135,8 +134,7 @@ def home_line(
         If the name, a rate or the direction is missing or unknown.
     """
     lines = _table("lines.toml")
-    if kind not in lines:
-        raise ParameterError("line", kind, one_of(lines, kind))
+    check_choice("line", kind, lines)
     if direction not in ISOLATION:
         raise ScenarioError(f'--direction: "{direction}" is neither down nor up')
     for option, rate in (("--down", down), ("--up", up)):

@@ -340,29 +340,9 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
             f"kernel change: Linux's {attached.engine} cannot be changed while it runs; detach the "
             "law and attach it again"
         )
-    changes = dict(changes)
-    rate = changes.pop("rate", None)
-    new = replace(attached, params={**attached.params, **changes})
-    if rate is not None:
-        if "shaper" not in attached.made:
-            raise ScenarioError(
-                f'rate: "{rate}": no shaper of forebay is here; a rate can be changed only after '
-                "`forebay attach --rate`"
-            )
-        new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
-    old, new_twin = _twin(attached), _twin(new)
-    assert old is not None and new_twin is not None
-    started = [
-        name for (name, was), (_, now) in zip(old.state, new_twin.state, strict=True) if was != now
-    ]
-    if started and changes:
-        raise ScenarioError(
-            f"kernel change: {', '.join(changes)} gives the law its first state "
-            f"({', '.join(started)}) and cannot be changed while it runs; detach the law and "
-            "attach it again"
-        )
+    new, new_twin = _changed(attached, changes)
     programs.need_capabilities(programs.LAW, "kernel change")
-    if rate is not None and new.engine == CLASSIFIER:
+    if "rate" in changes and new.engine == CLASSIFIER:
         words = shaper(new, devices.device(name))
         call(*["change" if word == "replace" else word for word in words])
     free = 1 - _active(attached)
@@ -371,6 +351,36 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     _update(attached.maps["active"], 0, struct.pack("=I", free))
     new.write()
     return new
+
+
+def _changed(attached: Attached, changes: Mapping[str, str]) -> tuple[Attached, LawTwin]:
+    """Return a law with changed parameters or rate, and its twin.
+
+    Raises `ScenarioError` for what cannot be changed while the law runs.
+    """
+    params = {name: value for name, value in changes.items() if name != "rate"}
+    new = replace(attached, params={**attached.params, **params})
+    if (rate := changes.get("rate")) is not None:
+        if "shaper" not in attached.made:
+            raise ScenarioError(
+                f'rate: "{rate}": no shaper of forebay is here; a rate can be changed only after '
+                "`forebay attach --rate`"
+            )
+        new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
+    old_twin, new_twin = _twin(attached), _twin(new)
+    assert old_twin is not None and new_twin is not None
+    started = [
+        name
+        for (name, was), (_, now) in zip(old_twin.state, new_twin.state, strict=True)
+        if was != now
+    ]
+    if started and params:
+        raise ScenarioError(
+            f"kernel change: {', '.join(params)} gives the law its first state "
+            f"({', '.join(started)}) and cannot be changed while it runs; detach the law and "
+            "attach it again"
+        )
+    return new, new_twin
 
 
 def _active(attached: Attached) -> int:

@@ -27,7 +27,6 @@ from forebay.scenario import router
 #: Handles of Forebay's qdiscs, by which they are recognised.
 HANDLE = "f0ba:"
 CHILD = "f0bb:"
-ROOT_HANDLE = 0xF0BA0000
 #: Preference of a law's filter at egress without other filters, and its handle.
 PREFERENCE = 100
 FILTER_HANDLE = "0x1"
@@ -95,26 +94,8 @@ class Installed:
         return program in self.tcx or program in [entry.program for entry in self.filters]
 
 
-def device(name: str, *, up: bool = True) -> Device:
-    """Return a network device.
-
-    Parameters
-    ----------
-    name : str
-        Name of the device.
-    up : bool
-        True if it has to be up.
-
-    Returns
-    -------
-    Device
-        The device.
-
-    Raises
-    ------
-    ScenarioError
-        If it does not exist, or is down.
-    """
+def device(name: str) -> Device:
+    """Return a network device. Raises `ScenarioError` if it does not exist, or is down."""
     try:
         if not is_device_name(name):
             raise KernelError("not a name of a device")
@@ -124,7 +105,7 @@ def device(name: str, *, up: bool = True) -> Device:
         raise ScenarioError(
             f"DEV: there is no device {shown(name)} here; the devices are {names}"
         ) from None
-    if up and "UP" not in link["flags"]:
+    if "UP" not in link["flags"]:
         raise ScenarioError(
             f"DEV: {shown(name)} is down; bring it up with `ip link set {quoted(name)} up`"
         )

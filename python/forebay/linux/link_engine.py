@@ -292,15 +292,17 @@ class _UnderWay:
         self.ended = False
         self._lock = threading.Lock()
 
-    def add(self, link: Emulator) -> None:
+    def wait(self, link: Emulator, timeout_s: float) -> Outcome:
+        """Return the outcome of a link, which an interruption ends."""
         with self._lock:
             self._links.add(link)
             if self.ended:
                 link.end()
-
-    def remove(self, link: Emulator) -> None:
-        with self._lock:
-            self._links.discard(link)
+        try:
+            return link.wait(timeout_s)
+        finally:
+            with self._lock:
+                self._links.discard(link)
 
     def end(self) -> None:
         with self._lock:
@@ -321,23 +323,14 @@ def once(
 
     Parameters
     ----------
-    plan : LinkPlan
-        The link and its flows.
-    seed : int
-        Seed of the run.
+    plan, seed : LinkPlan, int
+        The link and its flows, and the seed of the run.
     limits : Limits
         Limits from which on the run is void.
     under_way : _UnderWay
         The links that an interruption ends.
-    keep : ExtrasFolder, optional
-        Where outputs of programs and captures go.
-    name : str
-        Name of the run's files.
-
-    Returns
-    -------
-    Attempt
-        The observations, and the reasons if the run is void.
+    keep, name : ExtrasFolder or None, str
+        Where outputs of programs and captures go, and the name of the run's files.
 
     Raises
     ------
@@ -365,30 +358,29 @@ def once(
             packets=(str(folder / CAPTURE), start_s, end_s) if plan.keeps_packets else None,
             apart=plan.apart(),
         )
-        under_way.add(link)
-        try:
-            outcome = link.wait(end_s + PATIENCE_S)
-        finally:
-            under_way.remove(link)
+        outcome = under_way.wait(link, end_s + PATIENCE_S)
         ended_programs = programs.ended(outcome)
-        missing = [program for program in ended_programs if program.is_no_program]
-        if missing:
-            raise ProgramError(missing[0].failed)
-        if outcome.status != 0:
-            raise FlowError(_read(errors).strip() or f"status {outcome.status}")
+        _check_ended(ended_programs, outcome, errors)
         # Only the client of short transfers prints a result.
         transfers = json.loads(_read(output)) if plan.short_traffic else {}
-        if outcome.observed.capture_failed is not None:
-            raise FlowError(f"a capture: {outcome.observed.capture_failed}")
-        remarks = [
-            Remark("program", program.failed) for program in ended_programs if program.failed
-        ]
+        failed = [program.failed for program in ended_programs if program.failed]
         return Attempt(
             _at_bottleneck(plan, outcome, transfers),
             outcome.void,
-            [*remarks, *_default_warning(plan, outcome)],
+            [*(Remark("program", text) for text in failed), *_default_warning(plan, outcome)],
             engines.collect_extras(keep, name, ended_programs, folder / CAPTURE) if keep else None,
         )
+
+
+def _check_ended(programs: Sequence[EndedProgram], outcome: Outcome, errors: IO[bytes]) -> None:
+    """Raise `ProgramError` or `FlowError` if a program does not exist, or a flow failed."""
+    missing = [program for program in programs if program.is_no_program]
+    if missing:
+        raise ProgramError(missing[0].failed)
+    if outcome.status != 0:
+        raise FlowError(_read(errors).strip() or f"status {outcome.status}")
+    if outcome.observed.capture_failed is not None:
+        raise FlowError(f"a capture: {outcome.observed.capture_failed}")
 
 
 def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[Remark]:

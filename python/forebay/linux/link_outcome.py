@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from forebay._base import quantities
-from forebay._base.errors import ParameterError
 from forebay._base.publication import digest_of
-from forebay._base.words import in_figures, one_of, short_time
+from forebay._base.words import check_choice, in_figures, short_time
 from forebay._native import Plan, PointInfo, Run, ScenarioError
 from forebay.experiment import descriptions, steady_state
 from forebay.experiment.execution import Execution
@@ -337,8 +336,7 @@ class Outcome:
         ParameterError
             If there is no such figure or direction.
         """
-        if direction not in DIRECTIONS:
-            raise ParameterError("direction", direction, one_of(DIRECTIONS, direction))
+        check_choice("direction", direction, DIRECTIONS)
         return self.result().plot(kind, point=DIRECTIONS.index(direction), **options)
 
     def _repr_html_(self) -> str:

@@ -191,7 +191,10 @@ def step(loop: Loop, title: str = "") -> Plot:
     )
     axes.plot(time_s, equilibrium_pkts + deviation_pkts, color=LINE)
     # The quantity is the queue, or for several classes the delay.
-    axes.set(xlabel="Time since the new flows started [s]", ylabel=f"{loop.held} [packets]")
+    axes.set(
+        xlabel="Time since the new flows started [s]",
+        ylabel=f"{loop.controlled_quantity} [packets]",
+    )
     axes.set_xlim(0, duration_s)
     if math.isfinite(settling):
         axes.axvline(settling, color=MARGIN, linewidth=1.2)

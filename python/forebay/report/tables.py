@@ -61,7 +61,7 @@ class Table:
     def show(self, console: Console, title: str = "", *, continued: bool = False) -> None:
         """Print the table on a terminal."""
         columns = [
-            Column.from_heading(head, left=i < self.keys) for i, head in enumerate(self.heads)
+            Column.from_heading(head, align_left=i < self.keys) for i, head in enumerate(self.heads)
         ]
         groups = [RowGroup(self.rows, title)]
         terminal_table.show(console, columns, groups, keys=self.keys, continued=continued)
@@ -470,7 +470,7 @@ def results(console: Console, result: Result) -> None:
         ]
         heads, keys = ["law", *by_place[0][1].heads[1:]], 1
         groups = [RowGroup(table.rows, place) for place, table in by_place]
-    columns = [Column.from_heading(head, left=i == keys - 1) for i, head in enumerate(heads)]
+    columns = [Column.from_heading(head, align_left=i == keys - 1) for i, head in enumerate(heads)]
     from forebay.report import answers  # loads jinja2
 
     warning_list = descriptions.warnings(result)

@@ -140,41 +140,46 @@ def settings(
     """
     shapes = registries.parameter(law, OWN_RATE) is not None
     quoted = shlex.quote(device)
+    if shapes:
+        params = _with_own_rate(params, rate_bps, packet_bytes, line)
     header_bytes = device_header_bytes(device)
-    names = {name for name, _ in params}
-    if shapes and line is not None and "overhead" not in names:
-        params = [*params, *_of_line(line)]
-    if shapes and OWN_RATE not in names:
-        own_bps = rate_bps if line is None else _line_bps(rate_bps, packet_bytes, line)
-        params = [*params, (OWN_RATE, f"{own_bps}bit/s")]
     counted_bytes, table = _counted(packet_bytes, header_bytes, None if shapes else line)
     tc_words = _native.tc_words(
-        law,
-        params,
-        queue=queue,
-        rate_bps=rate_bps,
-        buffer_pkts=buffer_pkts,
-        buffer_bytes=buffer_bytes,
-        packet_bytes=packet_bytes,
-        ecn=ecn,
-        header_bytes=counted_bytes - packet_bytes,
-        held=not shapes,
-    )
+        law, params, queue=queue, rate_bps=rate_bps, buffer_pkts=buffer_pkts,
+        buffer_bytes=buffer_bytes, packet_bytes=packet_bytes, ecn=ecn,
+        header_bytes=counted_bytes - packet_bytes, held=not shapes,
+    )  # fmt: skip
     if tc_words is None:
         return None
-    rounded = [
+    if shapes:
+        tc = [f"tc qdisc replace dev {quoted} root {tc_words.text}{words and ' '}{words}"]
+        return Router(tc, _sqm(tc_words, rate_bps, device, shapes=True), _rounded(tc_words))
+    return _under_tbf(tc_words, rate_bps, packet_bytes, device, (counted_bytes, table))
+
+
+def _rounded(tc_words: TcWords) -> list[str]:
+    """Return a sentence on each parameter that the qdisc rounds."""
+    return [
         f"{key} is {_short(nearest)} there, for {_short(exact)}"
         for key, exact, nearest in tc_words.rounded
     ]
-    if shapes:
-        tc = [f"tc qdisc replace dev {quoted} root {tc_words.text}{words and ' '}{words}"]
-        return Router(tc, _sqm(tc_words, rate_bps, device, shapes=True), rounded)
-    return _under_tbf(tc_words, rounded, rate_bps, packet_bytes, device, (counted_bytes, table))
+
+
+def _with_own_rate(
+    params: Sequence[tuple[str, Parameter]], rate_bps: int, packet_bytes: int, line: Framing | None
+) -> Sequence[tuple[str, Parameter]]:
+    """Return the parameters of a queue that shapes itself, with its framing and its rate."""
+    names = {name for name, _ in params}
+    if line is not None and "overhead" not in names:
+        params = [*params, *_of_line(line)]
+    if OWN_RATE not in names:
+        own_bps = rate_bps if line is None else _line_bps(rate_bps, packet_bytes, line)
+        params = [*params, (OWN_RATE, f"{own_bps}bit/s")]
+    return params
 
 
 def _under_tbf(
     tc_words: TcWords,
-    rounded: list[str],
     rate_bps: int,
     packet_bytes: int,
     device: str,
@@ -193,7 +198,7 @@ def _under_tbf(
         f"carry {quantities.rate(rate_bps)} of IP packets"
     )
     sqm = _sqm(tc_words, counted_bps, device, shapes=False, table=table)
-    return Router(tc, sqm, rounded, basis if counted_bytes != packet_bytes else "")
+    return Router(tc, sqm, _rounded(tc_words), basis if counted_bytes != packet_bytes else "")
 
 
 def _of_line(line: Framing) -> list[tuple[str, Parameter]]:

@@ -26,14 +26,14 @@ from forebay._base import registries
 from forebay._base.errors import ParameterError
 from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import LawModel, ScenarioError
-from forebay.studio import gains, packets, state
+from forebay.studio import packets, state
 from forebay.studio.packets import MOST_BINS, Outdated
 from forebay.studio.state import State
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.studio.gains import LawSettings
     from forebay.studio.scenario import BaseScenario
+    from forebay.studio.state import LawSettings
 
 Message = dict[str, Any]
 
@@ -283,12 +283,12 @@ class _Answer:
         return [self._state, self._packets, self._fluid, self._loops, self._warnings, self._maps]
 
     @property
-    def _params(self) -> dict[str, gains.Params]:
+    def _params(self) -> dict[str, state.Params]:
         return {side: law.params for side, law in self.laws.items()}
 
     def _state(self) -> Message:
         now = state.parse(self.texts, self.base.start)
-        self.laws = gains.all_gains(now)
+        self.laws = state.all_gains(now)
         self.now = now
         laws = {
             side: {"params": dict(law.params), "reason": law.reason, "notes": list(law.notes)}
@@ -432,7 +432,7 @@ class Session:
         """Return the scenario of a state in TOML, or a Python snippet."""
         try:
             now = state.parse(texts, self._base.start)
-            laws = {side: law.params for side, law in gains.all_gains(now).items()}
+            laws = {side: law.params for side, law in state.all_gains(now).items()}
             # Errors of the scenario are reported now, and not when it is run.
             self._base.plan(now, laws)
             write = self._base.toml if kind == "toml" else self._base.python

@@ -6,7 +6,8 @@ those of a law come from the law's own.
 
 A state is sent as texts by key, like arguments of `--set`, in the page's address and over its
 WebSocket. A key that an address omits has the value of the scenario that the studio was started
-with.
+with. `gains_for` returns the parameters with which a law runs: those of the page, or those of a
+design rule.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from urllib.parse import urlencode
 import forebay._native as _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import LawModel, ScenarioError
 from forebay.control.link import PLAIN, Link
 from forebay.scenario.builder import Group
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 Texts = Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]
+Params = list[tuple[str, str]]
 
 #: Unit of a slider for each base unit, and its size in the base unit.
 SLIDERS = {"bit/s": ("Mbit/s", 1e6), "s": ("ms", 1e-3), "p": ("p", 1.0), "B": ("B", 1.0)}
@@ -395,8 +397,7 @@ def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
     if not kind:
         return None
     laws = registries.laws()
-    if kind not in laws:
-        raise ParameterError(side, kind, one_of(laws, kind))
+    check_choice(side, kind, laws)
     goals = tuple((k.removeprefix("goal."), v) for k, v in own.items() if k.startswith("goal."))
     params = [(k, v) for k, v in own.items() if not k.startswith("goal.") and k != "by"]
     rule = laws[kind]["has_rule"]
@@ -447,3 +448,70 @@ def _check(side: str, kind: str, name: str, text: str, state: State) -> None:
         line = str(error)
         prefix = f"{side}." if line.startswith(name) else f"{side}: "
         raise ScenarioError(prefix + line) from None
+
+
+# --- gains --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LawSettings:
+    """A law with the parameters that it runs with.
+
+    Attributes
+    ----------
+    params : list of (name, value)
+        The parameters.
+    reason : str
+        Why the gains are not those of the design rule, although they should be; else empty.
+    notes : tuple of str
+        Notes of the design.
+    """
+
+    params: Params
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def gains_for(choice: LawChoice, state: State) -> LawSettings:
+    """Return a law's parameters by its design rule, if the page asks for that, or as on the page.
+
+    Parameters
+    ----------
+    choice : LawChoice
+        The law of one side of the page.
+    state : State
+        The page's settings, which have the link.
+    """
+    params = list(choice.params)
+    if not choice.designed:
+        return LawSettings(params)
+    # scipy takes a third of a second to load, which gains set by hand need not wait for.
+    from forebay.experiment import automatic_gains
+
+    try:
+        target_pkts = state.link.set_point_pkts(choice.target)
+        link = state.link.with_buffer_for(target_pkts, default=choice.target is None)
+        settings = dict([*params, *choice.goals])
+        design = automatic_gains.by_rule(choice.kind, link, target_pkts, settings)
+    except ScenarioError as error:
+        return LawSettings(params, plain(error))
+    return LawSettings(design.params, "", tuple(design.notes))
+
+
+def all_gains(state: State) -> dict[str, LawSettings]:
+    """Return the parameters of the law of each side that has one."""
+    return {side: gains_for(choice, state) for side, choice in state.choices}
+
+
+def plain(error: ScenarioError, file: str = "") -> str:
+    """Return an error without the file and the option that the page does not have.
+
+    Parameters
+    ----------
+    error : ScenarioError
+        The error of a command.
+    file : str, optional
+        Name of the scenario with which the message starts.
+    """
+    line = str(error).removeprefix(f"{file}:") if file else str(error)
+    return line.lstrip("-0123456789: ")

@@ -21,8 +21,8 @@ from forebay.experiment import experiment
 from forebay.experiment.result import whole_result
 from forebay.fluid.engine import Fluid
 from forebay.fluid.traces import Traces, with_windows
-from forebay.studio.gains import LawSettings, Params, plain
 from forebay.studio.packets import times
+from forebay.studio.state import LawSettings, Params, plain
 
 if TYPE_CHECKING:
     from forebay.control.loop import Loop

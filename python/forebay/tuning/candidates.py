@@ -24,11 +24,10 @@ from forebay import _native
 from forebay._base import quantities, registries
 from forebay._base.errors import ParameterError
 from forebay._base.registries import baseline
-from forebay._base.words import one_of
+from forebay._base.words import check_choice, one_of
 from forebay._native import ScenarioError, SearchSpace
-from forebay.control import disturbances
 from forebay.control.link import PLAIN
-from forebay.control.loop import Loop, count_loops
+from forebay.control.loop import Loop, count_loops, queue_deviations
 from forebay.control.plants import plant_on
 from forebay.experiment import automatic_gains
 from forebay.linux import programs
@@ -219,7 +218,7 @@ def local_models_at(
         gain_db, stable = next(verdicts)
         in_range = flows > NEARLY_ALL * ranges.flows[0]
         queue, capacity = loop.model["queue_pkts"], loop.point.capacity_pkts_per_s
-        deviations = disturbances.queue_deviations(loop)
+        deviations = queue_deviations(loop)
         return LocalModel(
             point, flows, in_range, queue, capacity, stable, gain_db, *deviations, loop=loop
         )
@@ -444,8 +443,7 @@ def known(laws: Sequence[str], ranges: LinkRange | None = None) -> list[str]:
     """
     names = list(registries.laws())
     for law in laws:
-        if law not in names:
-            raise ParameterError("laws", law, one_of(names, law))
+        check_choice("laws", law, names)
     if ranges is not None and ranges.router:
         names = [law for law in names if _router_has(law, ranges)]
         for law in laws:

@@ -15,8 +15,8 @@ import numpy as np
 
 from forebay._base import input_file, quantities
 from forebay._base.errors import ParameterError
-from forebay._base.overrides import scenario_pairs
 from forebay._base.quantities import Overrides
+from forebay._base.registries import scenario_pairs
 from forebay._base.words import in_figures
 from forebay._native import Conditions, FlowModel
 from forebay.control.link import (

@@ -24,7 +24,7 @@ from forebay._base.metrics import with_interval
 from forebay._base.publication import publication, publish
 from forebay._base.publication import write as write_file
 from forebay._base.registries import baseline, title_of
-from forebay._base.words import in_figures, one_of
+from forebay._base.words import check_choice, in_figures
 from forebay.control import pi_forms
 from forebay.control.pi_stabilising_set import SLOW
 from forebay.scenario import router
@@ -206,8 +206,7 @@ class Tuning:
         """
         from forebay.tuning import figures
 
-        if kind not in (kinds := get_args(TuningPicture)):
-            raise ParameterError("kind", kind, one_of(kinds, kind))
+        check_choice("kind", kind, get_args(TuningPicture))
         if not (self.screened if kind == "trade" else self.tested):
             reason = "there are no runs to draw, since the tuning was interrupted"
             raise ParameterError("kind", kind, "a tuning that has ended", reason=reason)

@@ -29,10 +29,10 @@ from forebay._base import quantities, signals
 from forebay._base.publication import digest_of
 from forebay._base.worker_process import Worker, WorkerError
 from forebay._native import ScenarioError
-from forebay.control import disturbances, pi_forms, pi_stabilising_set
+from forebay.control import pi_forms, pi_stabilising_set
 from forebay.control.design import LONGEST
 from forebay.control.link import replaced
-from forebay.control.loop import Loop
+from forebay.control.loop import DISTURBANCE_TURNS, Loop, densities
 from forebay.control.pi_forms import PiLaw
 from forebay.control.pi_stabilising_set import TAKEN, Corner, PiGains
 from forebay.control.plants import plant_on
@@ -410,10 +410,10 @@ def _robust_corner(
 ) -> RobustCorner:
     """Evaluate an operating point at the frequencies of its disturbances.
 
-    These are the frequencies of `disturbances.queue_deviations`.
+    These are the frequencies of `loop.queue_deviations`.
     """
     high, rtt_s = math.pi / interval_s, loop.point.rtt_s
-    omega = disturbances.TURNS / rtt_s
+    omega = DISTURBANCE_TURNS / rtt_s
     omega = np.append(omega[omega < high], high)
     corner = pi_stabilising_set.corner(
         at, loop.point, interval_s, path, omega=omega, plant=loop.to_queue
@@ -421,8 +421,8 @@ def _robust_corner(
     width = np.gradient(omega)
     width[[0, -1]] *= 0.5
     # Frequencies above the last one of that function do not count.
-    width[omega > 1.01 * disturbances.TURNS[-1] / rtt_s] = 0.0
-    noise, load = (width / math.pi * part for part in disturbances.densities(loop, omega))
+    width[omega > 1.01 * DISTURBANCE_TURNS[-1] / rtt_s] = 0.0
+    noise, load = (width / math.pi * part for part in densities(loop, omega))
     response, integral, queue_pkts = corner.response, corner.integral, loop.model["queue_pkts"]
     return RobustCorner(at, loop.point, omega, response, integral, flows, queue_pkts, noise, load)
 

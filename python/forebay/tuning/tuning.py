@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,9 +18,10 @@ from forebay._base import progress, quantities, registries, statistics
 from forebay._base.errors import ParameterError
 from forebay._base.progress import Progress
 from forebay._base.quantities import Overrides
-from forebay._base.words import one_of
+from forebay._base.words import check_choice
 from forebay._native import ScenarioError
-from forebay.experiment import execution, store_choice
+from forebay.experiment import execution
+from forebay.experiment import store as stores
 from forebay.experiment.experiment import check_seeds
 from forebay.tuning import candidates
 from forebay.tuning.candidates import (
@@ -56,8 +57,7 @@ from forebay.tuning.recommendation import REFERENCES, Tuning
 from forebay.tuning.search import Region, Task, search_all, space_of
 
 if TYPE_CHECKING:
-    from forebay.experiment.store import Store
-    from forebay.experiment.store_choice import StoreLike
+    from forebay.experiment.store import Store, StoreLike
 
 __all__ = ["Tuning", "tune"]
 
@@ -152,7 +152,7 @@ def tune(
     ranges = ranges.with_settings(overrides, router or "")
     names = _laws(quantities.listed(laws), ranges)
     tuning = Tuning(ranges, GOALS[goal], names, seed, gains, thorough=thorough)
-    opened = store_choice.opened(store)
+    opened = stores.opened(store)
     if watch is not None:
         _Search(tuning, threads, Course(watch), opened, announce).run(seeds)
         return tuning
@@ -166,19 +166,13 @@ def tune(
 
 def _check_arguments(goal: str, seeds: int, gains: str, router: str | None) -> None:
     """Raise `ParameterError` for a wrong argument of `tune`."""
-    _check_choice("goal", goal, GOALS)
+    check_choice("goal", goal, GOALS)
     check_seeds(seeds)
     if not 1 <= seeds <= 1000:
         raise ParameterError("seeds", seeds, "1 to 1000")
-    _check_choice("gains", gains, REFERENCES)
+    check_choice("gains", gains, REFERENCES)
     if router is not None:
-        _check_choice("router", router, CHOICES)
-
-
-def _check_choice(name: str, value: str, names: Iterable[str]) -> None:
-    """Raise `ParameterError` for a value that is not among the names."""
-    if value not in (choices := list(names)):
-        raise ParameterError(name, value, one_of(choices, value))
+        check_choice("router", router, CHOICES)
 
 
 def _laws(laws: Sequence[str], ranges: LinkRange) -> list[str]:

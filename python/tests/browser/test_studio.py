@@ -28,7 +28,7 @@ import forebay
 from forebay import _native
 from forebay._base import registries
 from forebay.guide import starter
-from forebay.studio import gains, packets, scenario, session, state, theory
+from forebay.studio import packets, scenario, session, state, theory
 from forebay.studio import server as studio_server
 from forebay.studio.packets import Outdated
 from forebay.studio.scenario import BaseScenario
@@ -51,8 +51,8 @@ def base() -> BaseScenario:
     return BaseScenario.from_source(None)
 
 
-def params(now: state.State) -> dict[str, gains.Params]:
-    return {side: of.params for side, of in gains.all_gains(now).items()}
+def params(now: state.State) -> dict[str, state.Params]:
+    return {side: of.params for side, of in state.all_gains(now).items()}
 
 
 def test_an_address_holds_only_the_changes(base: BaseScenario) -> None:
@@ -98,7 +98,7 @@ def test_a_state_that_cannot_be_gives_one_line(base: BaseScenario, texts: Any, l
 def test_every_law_can_be_chosen(base: BaseScenario, kind: str) -> None:
     """It runs, its declared parameters are read, and theory has a picture or a reason."""
     now = state.parse({"duration": "3s", "a": kind}, base.start)
-    settled = gains.all_gains(now)
+    settled = state.all_gains(now)
     plan = base.plan(now, params(now))
     (run,) = packets.run(plan, 1, lambda: False)
     drawn = packets.curves(plan, [run], ["a"], 100)["laws"]["a"]
@@ -151,11 +151,11 @@ def test_an_outdated_analysis_ends_early(
     now = state.parse(slow, base.start)
     process, start = TheoryProcess(), base.start
     try:
-        process.ask("loops", start, gains.all_gains(start), outdated=lambda: False)
+        process.ask("loops", start, state.all_gains(start), outdated=lambda: False)
         with pytest.raises(Outdated):
-            process.ask("loops", now, gains.all_gains(now), outdated=lambda: True)
-        answer = process.ask("loops", start, gains.all_gains(start), outdated=lambda: False)
-        assert answer == theory.loops(start, gains.all_gains(start))
+            process.ask("loops", now, state.all_gains(now), outdated=lambda: True)
+        answer = process.ask("loops", start, state.all_gains(start), outdated=lambda: False)
+        assert answer == theory.loops(start, state.all_gains(start))
     finally:
         process.close()
     with pytest.raises(Outdated):
@@ -197,11 +197,11 @@ def test_a_design_follows_the_link_and_says_why_not(base: BaseScenario) -> None:
         state.parse({"a": "pi", "a.target": "50p", "rate": rate}, base.start)
         for rate in ("15Mbit/s", "60Mbit/s")
     )
-    a_slow, a_fast = (dict(gains.gains_for(it.a, it).params)["a"] for it in (slow, fast))
+    a_slow, a_fast = (dict(state.gains_for(it.a, it).params)["a"] for it in (slow, fast))
     assert float(a_fast) < float(a_slow)
     crowded = state.parse({"a": "pi", "a.target": "5p", "flows": "5000"}, base.start)
-    assert "expected at most" in gains.gains_for(crowded.a, crowded).reason
-    loops = theory.loops(crowded, gains.all_gains(crowded))["laws"]["a"]
+    assert "expected at most" in state.gains_for(crowded.a, crowded).reason
+    loops = theory.loops(crowded, state.all_gains(crowded))["laws"]["a"]
     assert "probability of 1 or more" in loops["reason"]
 
 
@@ -211,7 +211,7 @@ def test_the_loop_is_that_of_forebay_design(base: BaseScenario) -> None:
 
     texts = {"spread": "0", "a": "pi", "a.target": "50p", "a.goal.beta": "0.25"}
     now = state.parse(texts, base.start)
-    found = theory.loops(now, gains.all_gains(now))["laws"]["a"]["margins"]
+    found = theory.loops(now, state.all_gains(now))["laws"]["a"]["margins"]
     theirs = design(
         "pi",
         Link("15Mbit/s", "80ms", flows=20, packet="1000B", buffer="200p"),
@@ -228,7 +228,7 @@ def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     """Design, loop and map have its plant, and the fluid its windows."""
     texts = {"a": "pi", "a.target": "50p", "tcp": tcp, "ecn": "true", "spread": "0"}
     now = state.parse(texts, base.start)
-    settled_gains = gains.all_gains(now)
+    settled_gains = state.all_gains(now)
     name = {"linux-cubic": "cubic"}.get(tcp, tcp)
     theirs = forebay.design(
         "pi",
@@ -322,7 +322,7 @@ class FakeSocket:
 
 def test_a_sender_without_a_model_has_a_reason_instead_of_theory(base: BaseScenario) -> None:
     now = state.parse({"tcp": "bbr"}, base.start)
-    settled_gains = gains.all_gains(now)
+    settled_gains = state.all_gains(now)
     said = "Theory has no model of flows of bbr."
     assert theory.loops(now, settled_gains)["laws"]["a"] == {"reason": said}
     assert theory.maps(now, settled_gains)["laws"]["a"] == said

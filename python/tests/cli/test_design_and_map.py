@@ -18,7 +18,7 @@ import pytest
 from conftest import Cli, command
 
 from forebay import run
-from forebay.campaign.control_figures import figures
+from forebay.campaign.claims import figures
 from forebay.control.design import design
 from forebay.control.link import Link
 from forebay.control.plant import REASONS

@@ -25,7 +25,7 @@ from forebay.campaign import cluster, runner
 from forebay.campaign.cluster import FIRST_RUNS
 from forebay.campaign.study_points import Points
 from forebay.cli import study
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 
 #: Hundreds of runs of some milliseconds; and thousands of some 20 ms, which no test waits for.
 MANY = SMALL.replace("seeds    = 2", "seeds = 40") + GRID
@@ -67,8 +67,8 @@ def test_a_full_disk_loses_nothing_that_was_stored(tmp_path: Path) -> None:
     assert whole.returncode == 0
     frames = [pl.read_parquet(tmp_path / at / "frame.parquet") for at in ("out", "whole-out")]
     assert frames[0].equals(frames[1])
-    table = choice.at(tmp_path / "kept").scan().collect()
-    assert table.height == choice.at(tmp_path / "whole").scan().collect().height
+    table = stores.at(tmp_path / "kept").scan().collect()
+    assert table.height == stores.at(tmp_path / "whole").scan().collect().height
 
 
 @pytest.mark.parametrize(("number", "after"), [("INT", "start"), ("HUP", "runs")])
@@ -101,7 +101,7 @@ def test_a_signal_to_all_processes_of_a_cluster_is_one_line(
 
 
 def _stored(at: Path) -> int:
-    return choice.at(at / "store").scan().collect().height
+    return stores.at(at / "store").scan().collect().height
 
 
 def _session(leader: int) -> list[str]:
@@ -199,7 +199,7 @@ def test_batches_under_way_on_a_cluster_are_not_lost(
     # However busy this machine is.
     monkeypatch.setattr(cluster, "BATCH_S", 60.0)
     points = Points(LONG)
-    tasks = runner.Tasks(points, choice.at(tmp_path / "store"), 2, runner.StudyProgress())
+    tasks = runner.Tasks(points, stores.at(tmp_path / "store"), 2, runner.StudyProgress())
     looks = []
 
     def stop() -> bool:

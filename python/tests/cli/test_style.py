@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 import forebay
-from forebay.campaign.control_figures import figures
+from forebay.campaign.claims import figures
 from forebay.report import drawing, over_time, parts, style
 from forebay.report.plot import Plot
 from forebay.report.style import STYLE

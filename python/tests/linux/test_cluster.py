@@ -175,7 +175,7 @@ def test_a_scheduler_with_tls_takes_the_certificate_of_dasks_configuration(
         "import sys\n"
         "from pathlib import Path\n"
         "from distributed.security import Security\n"
-        "from forebay.campaign.local_cluster import local_cluster\n"
+        "from forebay.campaign.cluster import local_cluster\n"
         "if __name__ == '__main__':\n"
         "    with local_cluster(1) as started:\n"
         "        security = started.security\n"

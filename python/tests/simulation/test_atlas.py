@@ -18,7 +18,7 @@ from forebay.campaign.runner import Threads
 from forebay.campaign.study import Study
 from forebay.campaign.study_points import Points
 from forebay.experiment import experiment
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.store import Store
 from tools.atlas import maps, page, places, runs
 from tools.atlas.places import Axis
@@ -41,7 +41,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Points, Store]:
         assert old in text
         text = text.replace(old, new)
     points = Points(text, laws=LAWS)
-    store = choice.at(tmp_path_factory.mktemp("atlas") / "store")
+    store = stores.at(tmp_path_factory.mktemp("atlas") / "store")
     done = runner.make(points, store, Threads(2), seeds=1)
     assert done.finished == 4 * 2 * len(LAWS)
     return points, store

@@ -24,7 +24,7 @@ from forebay._base.metrics import METRICS, TRAFFIC_METRICS
 from forebay._native import Fault, Run, ScenarioError
 from forebay.experiment import descriptions, engines, execution, experiment
 from forebay.experiment import run_rows as rows
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.engines import PACKETS, Extras, Key, Planned, Remark, RunningBatch
 from forebay.experiment.result import Result
 from forebay.experiment.store_files import sealed_name
@@ -286,7 +286,7 @@ def test_a_fluid_run_does_not_depend_on_its_threads(scenario: Path) -> None:
 def test_a_store_keeps_the_runs_of_each_engine_separately(tmp_path: Path) -> None:
     def run(engine: str) -> execution.Execution:
         read = experiment.read(SCENARIO, overrides=SHORT, seeds=1, engine=engines.named(engine))
-        return execution.execute(read, 2, store=choice.at(tmp_path / "store"))
+        return execution.execute(read, 2, store=stores.at(tmp_path / "store"))
 
     packets, fluid = run("packets"), run("fluid")
     assert packets.from_store == fluid.from_store == 0
@@ -295,7 +295,7 @@ def test_a_store_keeps_the_runs_of_each_engine_separately(tmp_path: Path) -> Non
     for before, after in zip(fluid.runs, again.runs, strict=True):
         np.testing.assert_array_equal(before.samples["queue_pkts"], after.samples["queue_pkts"])
         assert before.metrics["queue_mean_pkts"] == after.metrics["queue_mean_pkts"]
-    kept = choice.at(tmp_path / "store").scan().collect()
+    kept = stores.at(tmp_path / "store").scan().collect()
     assert sorted(kept["engine"].unique()) == ["fluid", "packets"]
     assert kept.filter(pl.col("link") == 0).height == 8
 
@@ -305,7 +305,7 @@ def test_runs_of_packets_are_found_as_before(tmp_path: Path) -> None:
     plan = experiment.read(SCENARIO).plan
     assert rows.configs(plan, 0) == rows.configs(plan, 0, rows.MadeBy("packets", ""))
     assert rows.configs(plan, 0) != rows.configs(plan, 0, rows.MadeBy("fluid", "published"))
-    store = choice.at(tmp_path / "store")
+    store = stores.at(tmp_path / "store")
     read = experiment.read(SCENARIO, overrides=SHORT, seeds=1)
     execution.execute(read, 2, store=store)
     (name,) = store.segments()
@@ -374,7 +374,7 @@ class DoubtedRuns:
 
 
 def test_a_run_with_a_remark_is_reported_and_not_stored(tmp_path: Path) -> None:
-    by, store = Doubted(), choice.at(tmp_path / "store")
+    by, store = Doubted(), stores.at(tmp_path / "store")
     read = experiment.read(ONE_POINT, overrides=SHORT, seeds=2, engine=by)
     told = []
     first = execution.execute(read, 2, lambda now: told.append(now.more), store=store)
@@ -488,7 +488,7 @@ def test_real_flows_are_a_result_like_any_other(tmp_path: Path) -> None:
     # However late a busy machine is, these runs are sound; the next test has void ones.
     limits = Limits(attempts=1, void_lateness="10s", void_rate="100%")
     read = experiment.read(tmp_path / "mice.toml", engine=LinkEngine(limits=limits))
-    store = choice.at(tmp_path / "store")
+    store = stores.at(tmp_path / "store")
     told = []
     made = execution.execute(read, 2, lambda now: told.append(now.fraction), store=store)
     assert made.faults == []

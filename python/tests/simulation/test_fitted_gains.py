@@ -17,7 +17,7 @@ import forebay
 from forebay import _native
 from forebay.control.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit, unwinding_s
 from forebay.experiment import experiment
-from forebay.linux import link_gains as automatic_gains
+from forebay.linux import link_settings
 from forebay.linux.link_settings import designed, settings
 from forebay.linux.link_settings import words as words_of
 from forebay.report import designs
@@ -183,7 +183,7 @@ def test_another_process_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delitem(sys.modules, "numpy")
     assert designed("10Mbit/s", "10ms", "100p", "pi")[1] == here
-    assert automatic_gains.options({"rate": "10Mbit/s"}, []) == ({"rate": "10Mbit/s"}, [])
+    assert link_settings.with_gains({"rate": "10Mbit/s"}, []) == ({"rate": "10Mbit/s"}, [])
 
 
 AUTO = """\

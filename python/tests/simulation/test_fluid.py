@@ -18,9 +18,8 @@ from scipy.integrate import solve_ivp
 
 import forebay
 from forebay import ScenarioError, fluid
-from forebay.experiment import store_choice as choice
-from forebay.fluid.packets import compare, figure
-from forebay.fluid.response import response, spread
+from forebay.experiment import store as stores
+from forebay.fluid.packets import compare, figure, response, spread
 
 #: staqm's PI for N = 60, C = 3750 packets/s, R = 0.2467 s, at 160 Hz.
 A, B, TARGET, TICK_S = 7.853e-5, 7.827e-5, 175.0, 1 / 160
@@ -433,7 +432,7 @@ def test_the_command_is_a_view_of_the_engine(tmp_path: Path, cli: Cli) -> None:
     assert row["traffic"]["near"]["ratio"] > 1.5
     assert row["queue_mean_pkts"] == pytest.approx(run["metrics"]["queue_mean_pkts"], rel=0.1)
     # One run, and not two: the second command found it.
-    assert choice.at(tmp_path / "kept").scan().collect().height == 1
+    assert stores.at(tmp_path / "kept").scan().collect().height == 1
     done = cli("fluid", *words, "--compare", "--seeds", "1", "--json")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]

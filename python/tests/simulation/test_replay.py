@@ -23,7 +23,7 @@ from forebay.campaign import claims
 from forebay.campaign import replay as replays
 from forebay.experiment import execution, experiment
 from forebay.experiment import run_rows as rows
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.result import Result
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -150,7 +150,7 @@ def test_a_claim_per_line_and_a_page(tmp_path: Path, papers: Path) -> None:
 def test_from_python_it_gives_the_same_verdicts(tmp_path: Path, papers: Path) -> None:
     lines = replay(tmp_path, "mine", "--json", "--seeds", 2).stdout.splitlines()
     wanted = replays.plan("mine", seeds=2, experiments=papers)
-    (found,) = wanted.run(choice.at(tmp_path / "store"))
+    (found,) = wanted.run(stores.at(tmp_path / "store"))
     assert [verdict.line() for verdict in found.verdicts] == lines
     with pytest.raises(forebay.ScenarioError, match=r'PAPER: "yours" is not valid; expected .*all'):
         forebay.replay("yours")
@@ -192,7 +192,7 @@ def test_stored_runs_are_the_runs(tmp_path: Path) -> None:
     path = tmp_path / "two.toml"
     path.write_text(SCENARIO)
     read = experiment.read(path)
-    store = choice.at(tmp_path / "store")
+    store = stores.at(tmp_path / "store")
     assert execution.execute(read, 2, store=store).from_store == 0
     stored = Result(read, execution.execute(read, 2, store=store))
     assert stored.from_store == len(stored.runs)

@@ -24,7 +24,7 @@ from forebay.campaign import runner
 from forebay.experiment import execution, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as contents
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.result import Result
 from forebay.experiment.store import LAYOUT, MARK, Store
 from forebay.report import result_files
@@ -109,7 +109,7 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
         )
         fresh = Result(read, execution.execute(read, 2))
         made, stored = (
-            Result(read, execution.execute(read, 2, store=choice.at(at))) for _ in range(2)
+            Result(read, execution.execute(read, 2, store=stores.at(at))) for _ in range(2)
         )
         assert (made.from_store, stored.from_store) == (0, len(fresh.runs))
         assert result_files.numbers(stored) == result_files.numbers(fresh)
@@ -120,18 +120,18 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
 
 
 def test_only_missing_runs_are_made(at: Path) -> None:
-    assert run(choice.at(at)).from_store == 0
-    assert run(choice.at(at), seeds=3).from_store == 4
-    more = run(choice.at(at), SCENARIO.replace("[5, 20]", "[5, 6, 20]"))
+    assert run(stores.at(at)).from_store == 0
+    assert run(stores.at(at), seeds=3).from_store == 4
+    more = run(stores.at(at), SCENARIO.replace("[5, 20]", "[5, 6, 20]"))
     assert (more.from_store, len(more.runs)) == (4, 6)
     # Result without samples do for tables alone, and not where samples are asked for.
-    assert run(choice.at(at), seeds=4, samples=False).from_store == 12
-    assert run(choice.at(at), seeds=4).from_store == 12
-    assert run(choice.at(at), seeds=4).from_store == 16
+    assert run(stores.at(at), seeds=4, samples=False).from_store == 12
+    assert run(stores.at(at), seeds=4).from_store == 12
+    assert run(stores.at(at), seeds=4).from_store == 16
 
 
 def test_readers_of_parquet_need_nothing_else(at: Path) -> None:
-    made = run(choice.at(at))
+    made = run(stores.at(at))
     table = pl.read_parquet(at / "runs/*/*.parquet").filter(pl.col("law") == "pi")
     want = made.metrics.filter(pl.col("law") == "pi")["goodput_bps"]
     assert sorted(table["goodput_bps"]) == sorted(want)
@@ -149,13 +149,13 @@ def test_a_prototype_is_not_stored(at: Path, prototypes: Path) -> None:
         read = experiment.read(
             SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], overrides=SHORT
         )
-        found = Result(read, execution.execute(read, 2, store=choice.at(at)))
+        found = Result(read, execution.execute(read, 2, store=stores.at(at)))
     # Only pi is there the second time, at two points with two seeds.
     assert (found.from_store, len(found.runs)) == (4, 8)
 
 
 def test_rows_that_stand_twice_count_once(at: Path) -> None:
-    store = choice.at(at)
+    store = stores.at(at)
     run(store, seeds=2)
     whole = store.scan().sort(rows.KEY).collect()
     for seed in (1, 2):
@@ -168,8 +168,35 @@ def test_rows_that_stand_twice_count_once(at: Path) -> None:
     assert pl.read_parquet(at / next(iter(store.segments()))).equals(whole)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0, 1)])
+def test_a_failed_run_that_was_repeated_counts_as_its_repetition(
+    at: Path, order: tuple[int, ...]
+) -> None:
+    store = stores.at(at / "made")
+    run(store, seeds=1)
+    sound = store.scan().sort(rows.KEY).collect()
+    failed = sound.with_columns(fault=pl.lit("it took too long"))
+    other = stores.at(at / "repeated")
+    for i in order:
+        other.add((failed, sound)[i])
+    assert other.scan().sort(rows.KEY).collect().equals(sound)
+    assert len(other.rows_of(sound["config"])) == sound.height
+    other.put_together(limit=1)
+    assert pl.read_parquet(at / "repeated" / next(iter(other.segments()))).equals(sound)
+
+
+def test_a_run_that_failed_twice_failed_once(at: Path) -> None:
+    store = stores.at(at / "made")
+    run(store, seeds=1)
+    failed = store.scan().sort(rows.KEY).collect().with_columns(fault=pl.lit("it took too long"))
+    other = stores.at(at / "failed")
+    other.add(failed)
+    other.add(failed)
+    assert other.scan().sort(rows.KEY).collect().equals(failed)
+
+
 def _fill(at: Path, seeds: range) -> None:
-    store = choice.at(at)
+    store = stores.at(at)
     for seed in seeds:
         one = experiment.read(SCENARIO, overrides=SHORT, seeds=seed)
         execution.execute(one, 1, store=store, samples=False)
@@ -182,7 +209,7 @@ def test_two_processes_write_into_one_store(at: Path) -> None:
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         for done in [pool.submit(_fill, at, range(1, 7)) for _ in range(2)]:
             done.result()
-    whole = choice.at(at).scan().sort(rows.KEY).collect()
+    whole = stores.at(at).scan().sort(rows.KEY).collect()
     assert whole.height == 4 * 6
     assert whole.unique(rows.KEY).height == whole.height
     assert not list(at.rglob(".new-*"))
@@ -191,7 +218,7 @@ def test_two_processes_write_into_one_store(at: Path) -> None:
 def test_a_flipped_bit_is_noticed_set_aside_and_made_again(
     at: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    whole = result_files.numbers(run(choice.at(at)))
+    whole = result_files.numbers(run(stores.at(at)))
     rng = random.Random(4)
     for kind in ("runs", "samples"):
         for _ in range(20):
@@ -199,14 +226,14 @@ def test_a_flipped_bit_is_noticed_set_aside_and_made_again(
             damaged = bytearray(file.read_bytes())
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
             file.write_bytes(damaged)
-            made = run(choice.at(at))
+            made = run(stores.at(at))
             assert made.from_store < 4
             assert result_files.numbers(made) == whole
             (line,) = capfd.readouterr().err.splitlines()
             assert f"{file.relative_to(at)} is damaged" in line
-            assert run(choice.at(at)).from_store == 4
+            assert run(stores.at(at)).from_store == 4
     assert len(list((at / "damaged").iterdir())) > 1
-    contents.prune(choice.at(at))
+    contents.prune(stores.at(at))
     assert not list((at / "damaged").iterdir())
 
 
@@ -226,9 +253,9 @@ def test_a_truncated_segment_stops_no_command(tmp_path: Path, length: int) -> No
 def test_another_version_of_the_numbers_finds_nothing(
     at: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(choice.at(at))
+    run(stores.at(at))
     monkeypatch.setattr(rows, "RESULTS_VERSION", _native.RESULTS_VERSION + 1)
-    store = choice.at(at)
+    store = stores.at(at)
     assert run(store).from_store == 0
     present, old = contents.contents(store)
     assert (present.runs, present.sampled, old.runs, old.sampled) == (4, 4, 4, 4)
@@ -339,20 +366,20 @@ def test_a_full_disk_is_one_line_and_the_store_stays_sound(
 def test_an_address_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(ScenarioError, match="pip install fsspec"):
-        choice.at("memory://runs")
+        stores.at("memory://runs")
 
 
 def test_an_address_holds_a_store() -> None:
     pytest.importorskip("fsspec")
-    made = run(choice.at("memory://runs/mine"))
-    again = run(choice.at("memory://runs/mine"))
+    made = run(stores.at("memory://runs/mine"))
+    again = run(stores.at("memory://runs/mine"))
     assert again.from_store == 4
     assert result_files.numbers(again) == result_files.numbers(made)
-    store = choice.at("memory://runs/mine")
+    store = stores.at("memory://runs/mine")
     run(store, seeds=2)
     store.put_together(limit=1)
     assert len(store.segments()) == 1
-    assert run(choice.at("memory://runs/mine"), seeds=2).from_store == 8
+    assert run(stores.at("memory://runs/mine"), seeds=2).from_store == 8
 
 
 def test_an_error_of_a_driver_becomes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,9 +391,9 @@ def test_an_error_of_a_driver_becomes_one_line(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(memory, "cat_file", refuse)
     with pytest.raises(ScenarioError, match="cannot be read: Unable to locate credentials; "):
-        choice.at("memory://refused")
+        stores.at("memory://refused")
     monkeypatch.undo()
-    store = choice.at("memory://refused")
+    store = stores.at("memory://refused")
     monkeypatch.setattr(memory, "pipe_file", refuse)
     with pytest.raises(ScenarioError, match="unable to locate credentials; expected a folder"):
         store.check_writable()
@@ -376,15 +403,15 @@ def test_a_reader_of_a_place_without_locks_looks_again(monkeypatch: pytest.Monke
     """Another process has put files together since they were listed."""
     pytest.importorskip("fsspec")
     at = "memory://runs/busy"
-    run(choice.at(at), seeds=1)
-    run(choice.at(at), seeds=2)
-    store = choice.at(at)
+    run(stores.at(at), seeds=1)
+    run(stores.at(at), seeds=2)
+    store = stores.at(at)
     listed, times = store.segments(), []
 
     def stale() -> dict[str, int]:
         times.append(1)
         if len(times) == 1:
-            choice.at(at).put_together(limit=1)
+            stores.at(at).put_together(limit=1)
             return listed
         return Store.segments(store)
 
@@ -401,7 +428,7 @@ def _row(seed: int) -> pl.DataFrame:
 
 def _write(at: Path, first: int, count: int) -> None:
     """Adds rows, puts them together each time, and tidies up meanwhile."""
-    store = choice.at(at)
+    store = stores.at(at)
     for seed in range(first, first + count):
         store.add(_row(seed))
         store.put_together(limit=1)
@@ -411,7 +438,7 @@ def _write(at: Path, first: int, count: int) -> None:
 
 def test_a_reader_misses_no_row_while_others_write(at: Path) -> None:
     """Files go all the time; what a reader has seen once, it sees from then on."""
-    count, store = 60, choice.at(at)
+    count, store = 60, stores.at(at)
     store.add(_row(0))
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         busy = [pool.submit(_write, at, first, count) for first in (1, 1001)]

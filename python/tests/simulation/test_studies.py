@@ -32,7 +32,7 @@ from forebay.control import fitted_gains
 from forebay.experiment import descriptions, experiment
 from forebay.experiment import run_rows as rows
 from forebay.experiment import store as designs
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.experiment.store import Designs
 from forebay.scenario import python_laws
 
@@ -49,8 +49,9 @@ def labels(text: str) -> list[dict[str, object]]:
 
 
 def made(at: Path, text: str = SMALL + GRID, **options: object) -> tuple[Study, StudyProgress]:
-    points, store = Points(text), choice.at(at)
-    done = runner.make(points, store, Threads(2), seeds=points.seeds, **options)  # type: ignore[arg-type]
+    points, store = Points(text), stores.at(at)
+    limits = runner.StudyLimits(**options)  # type: ignore[arg-type]
+    done = runner.make(points, store, Threads(2), limits, seeds=points.seeds)
     return Study(points, store, points.seeds), done
 
 
@@ -213,7 +214,7 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_frame(whole: Study, tmp_p
     assert subprocess.run(words, cwd=tmp_path, check=False).returncode == 0
     frame = pl.read_parquet(tmp_path / "results/study-s/frame.parquet")
     assert frame.equals(whole.frame())
-    table = choice.at(tmp_path / "killed").scan().collect()
+    table = stores.at(tmp_path / "killed").scan().collect()
     assert table.height == table.unique(rows.KEY).height == CONFIGS * SEEDS
 
 
@@ -238,7 +239,7 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(whole: Study, tmp_path:
 
 
 def test_seeds_are_added_where_an_interval_is_too_wide_and_only_there(tmp_path: Path) -> None:
-    points, store = Points(SMALL + GRID), choice.at(tmp_path / "store")
+    points, store = Points(SMALL + GRID), stores.at(tmp_path / "store")
     until = runner.Until.read("ci95=20%,goodput_bps", 12)
     grown = runner.grow(points, store, Threads(2), until=until)
     assert isinstance(grown.seeds, dict)
@@ -264,7 +265,7 @@ def test_a_failed_run_is_stored_with_its_reason_and_the_study_continues(tmp_path
     _, short = made(tmp_path / "results/.store", long)
     # They stay failed, until they are asked for again.
     assert (short.finished, short.failed, short.stored) == (0, 0, 8)
-    failures = Study(Points(long), choice.at(tmp_path / "results/.store"), 2).failures()
+    failures = Study(Points(long), stores.at(tmp_path / "results/.store"), 2).failures()
     assert failures.height == 8
     _, again = made(tmp_path / "results/.store", long, limit_s=0.2, retry=True)
     assert again.failed == 8
@@ -396,7 +397,7 @@ def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
 
 def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study, tmp_path: Path) -> None:
     """So that no worker waits for messages, nor for the last of another's runs."""
-    tasks = runner.Tasks(whole.points, choice.at(tmp_path / "store"), 100, StudyProgress())
+    tasks = runner.Tasks(whole.points, stores.at(tmp_path / "store"), 100, StudyProgress())
     (task,) = tasks
     batches = Batches(iter([task]))
     sizes, runs = [], set[tuple[object, ...]]()
@@ -558,15 +559,15 @@ def test_a_plan_designs_for_the_points_that_it_tries_alone(
         return of_point(self, index)
 
     monkeypatch.setattr(PointGains, "of_point", counted)
-    found = estimate(Points(text), choice.at(tmp_path / "store"), 2)
+    found = estimate(Points(text), stores.at(tmp_path / "store"), 2)
     assert (found.points, found.looked, found.runs) == (256, DESIGNED, 256 * 2 * 2)
     assert len(set(designed)) <= DESIGNED + 1
     assert found.designs_s > 0
     # Nor for any where the list of the study is there.
     few = Points(text, overrides=["sweep.points=sobol 2"])
-    made = runner.make(few, choice.at(tmp_path / "few"), Threads(2), seeds=few.seeds)
+    made = runner.make(few, stores.at(tmp_path / "few"), Threads(2), seeds=few.seeds)
     assert made.finished == 2 * 2 * 2
-    assert estimate(few, choice.at(tmp_path / "few"), 2).design_s == 0
+    assert estimate(few, stores.at(tmp_path / "few"), 2).design_s == 0
 
 
 def test_after_an_interruption_no_point_is_read(
@@ -617,12 +618,13 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     and another link anew."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     text = f'{laws}[sweep]\n"bottleneck.rate" = "2..200Mbit/s log 12"\n'
-    store, counts = choice.at(tmp_path / "store"), list[str]()
+    store, counts = stores.at(tmp_path / "store"), list[str]()
     designed(counts, monkeypatch)
 
     def study(text: str, budget_s: float | None = None) -> tuple[Points, StudyProgress]:
         points = Points(text, designs=Designs(store))
-        return points, runner.make(points, store, Threads(2), seeds=1, budget_s=budget_s)
+        limits = runner.StudyLimits(budget_s=budget_s)
+        return points, runner.make(points, store, Threads(2), limits, seeds=1)
 
     # The first part of its points is designed, and nothing is run.
     points, stopped = study(text, budget_s=1e-9)
@@ -660,7 +662,7 @@ def test_a_stored_design_depends_only_on_link_and_load(
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     file, trace = tmp_path / "auto.toml", tmp_path / "link.trace"
     text = laws.replace("{ rate =", '{ rate_trace = "link.trace", rate =')
-    store, counts = choice.at(tmp_path / "store"), list[str]()
+    store, counts = stores.at(tmp_path / "store"), list[str]()
     designed(counts, monkeypatch)
 
     def gains(text: str, packets: int) -> object:

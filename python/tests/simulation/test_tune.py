@@ -26,9 +26,9 @@ from forebay._base import statistics
 from forebay._base.progress import Progress
 from forebay._base.words import quantity
 from forebay._native import LawModel
-from forebay.control import disturbances, fitted_gains
-from forebay.control.loop import Loop
-from forebay.experiment import store_choice as choice
+from forebay.control import fitted_gains
+from forebay.control.loop import Loop, queue_deviations
+from forebay.experiment import store as stores
 from forebay.scenario import router
 from forebay.tuning import candidates, check, recommendation, search, tuning
 from forebay.tuning.candidates import GOALS, Candidate
@@ -120,7 +120,7 @@ def test_noise_of_an_open_loop_is_that_of_two_poles() -> None:
     point = loop.point
     a, b = point.tcp_pole, point.queue_pole
     wanted = 0.5 * point.capacity_pkts_per_s / point.rtt_s**2 / (2 * a * b * (a + b))
-    peak, noise_pkts, _ = disturbances.queue_deviations(loop)
+    peak, noise_pkts, _ = queue_deviations(loop)
     assert peak == pytest.approx(1, abs=0.02)
     assert noise_pkts == pytest.approx(math.sqrt(wanted), rel=0.02)
 
@@ -334,7 +334,7 @@ def test_set_points_that_round_alike_have_labels_of_their_own(narrow: LinkRange)
 def test_finished_candidates_survive_a_later_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    store = choice.at(tmp_path / "store")
+    store = stores.at(tmp_path / "store")
     given: dict[str, Any] = {"laws": ["pi"], "seeds": 1, "store": store}
 
     def breaks(*_arguments: object, **_more: object) -> None:
@@ -626,11 +626,11 @@ def test_a_second_search_is_not_waited_for(tmp_path: Path) -> None:
     """Keeping the first loads polars, whose handler had Ctrl-C heard when the next one ended."""
     asks = """
 import sys
-from forebay.experiment import store_choice as choice
+from forebay.experiment import store as stores
 from forebay.tuning import search
 from forebay.tuning.ranges import LinkRange
 
-store = choice.store(sys.argv[1])
+store = stores.store(sys.argv[1])
 ranges = LinkRange("5..50Mbit/s", "20..100ms", flows="10..100", senders="cubic")
 tasks = [("pi", "balance"), ("red", "balance")]
 for number, _ in search.search_all(tasks, ranges, 1, 2, store):

@@ -13,7 +13,7 @@ from designs import typed_design as of
 from linear_loop import critical_gain_db, sampled
 
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.campaign.control_figures import figures
+from forebay.campaign.claims import figures
 from forebay.control import loop as loops
 from forebay.control.design import design
 from forebay.control.design_rule import design_once

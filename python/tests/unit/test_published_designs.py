@@ -10,7 +10,7 @@ import pytest
 
 from forebay import ScenarioError, _native
 from forebay._native import LawModel, OperatingPoint, averaging_design, critical_load_time_s
-from forebay.campaign.control_figures import of_paper
+from forebay.campaign.claims import of_paper
 from forebay.control.delay_system import DelaySystem, RateLoop
 from forebay.control.design import design
 from forebay.control.link import Link
