@@ -27,6 +27,8 @@ MOST_PX = 1000
 
 
 P = ParamSpec("P")
+#: The files of a figure by name, and its <svg> element.
+Rendered = tuple[dict[str, bytes], str]
 
 
 class Plot(Figure):
@@ -64,7 +66,7 @@ class Plot(Figure):
         # Without a date the same result gives the same file.
         return self._element(self._saved("svg", metadata={"Date": None}).decode(), name)
 
-    def rendered(self, file: str, name: str = "") -> tuple[dict[str, bytes], str]:
+    def rendered(self, file: str, name: str = "") -> Rendered:
         """Return `files` and `svg`, which has the layout of the PNG, to a pixel."""
         files = self.files(file)
         return files, self.svg(name)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.result import Result
     from forebay.experiment.table import LawDifference
+    from forebay.report.pages import ReportFigures
 
 REPORT = "report.html"
 NUMBERS, COSTS = "metrics.json", "costs.json"
@@ -38,6 +39,8 @@ DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
 DETAILS = ["classes", "class_delays", "traffic", "transfers", "goodput"]
 #: The name in tables of all points together.
 ALL_POINTS = "all points"
+#: Number of figures from which `write_report` starts processes, if it was given none.
+MANY_FIGURES = 8
 #: Folders of files that runs leave besides their traces: the output of programs, and captures.
 EXTRAS = ["programs", "pcap"]
 #: Every file that a result may have; a new result replaces or removes those of a former one.
@@ -169,6 +172,7 @@ def write_report(
     result: Result,
     out: str | os.PathLike[str],
     watch: Callable[[Progress], None] | None = None,
+    figures: ReportFigures | None = None,
 ) -> None:
     """Draw the figures, and write the page next to the tables, which exist already.
 
@@ -180,25 +184,31 @@ def write_report(
         Folder of the result.
     watch : callable, optional
         Called with the progress of the figures. An interruption keeps those that were drawn.
+    figures : ReportFigures, optional
+        The figures, if processes draw them already.
     """
     from forebay.report import pages
+    from forebay.report.drawing_pool import DrawingPool
     from forebay.report.moving import moving_figures
 
-    overviews, by_point = pages.page_figures(result)
-    figures = [*overviews, *(figure for of_point in by_point.values() for figure in of_point)]
-    sheets = {figure.name: figure.content for figure in figures}
-    moving = moving_figures(
-        {name: sheet for name, sheet in sheets.items() if isinstance(sheet, Sheet)}
-    )
-    pages.publish_page(
-        Path(out) / REPORT,
-        "report.html.j2",
-        figures,
-        watch,
-        room=pages.MOST_BYTES - len(moving.numbers),
-        replaces=[REPORT, FIGURES],
-        **pages.page_values(result, overviews, by_point, moving),
-    )
+    with DrawingPool() as pool:
+        if figures is None:
+            figures = pages.report_figures(result)
+            if len(figures.every) >= MANY_FIGURES and pool.start(len(figures.every)):
+                figures.begin(pool)
+        contents = {figure.name: figure.content for figure in figures.every}
+        moving = moving_figures(
+            {name: sheet for name, sheet in contents.items() if isinstance(sheet, Sheet)}
+        )
+        pages.publish_page(
+            Path(out) / REPORT,
+            "report.html.j2",
+            figures.every,
+            watch,
+            room=pages.MOST_BYTES - len(moving.numbers),
+            replaces=[REPORT, FIGURES],
+            **pages.page_values(result, figures, moving),
+        )
 
 
 def is_current(result: Result, out: Path) -> bool:
