@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from forebay.report import parts, style, sweep_drawing
 from forebay.report.plot import Plot, Rendered, styled
-from forebay.report.sheet import Curve, Dots, FigureData, Floats, Maps, Sheet, Timeline
+from forebay.report.sheet import Curve, Dots, Drawing, FigureData, Floats, Maps, Sheet, Timeline
 from forebay.report.style import STYLE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def draw(content: FigureData) -> Plot:
         return sweep_drawing.maps(content)
     if isinstance(content, Dots):
         return sweep_drawing.dots(content)
-    return _of_sheet(content)
+    return content.draw() if isinstance(content, Drawing) else _of_sheet(content)
 
 
 def rendered(content: FigureData, file: str, name: str, style_name: str) -> Rendered:
@@ -46,7 +46,7 @@ def rendered(content: FigureData, file: str, name: str, style_name: str) -> Rend
     content : FigureData
         The figure as data.
     file : str
-        Name of the files without their suffix.
+        Name of the files without their suffix; empty for none.
     name : str
         Name of the figure for a screen reader.
     style_name : str

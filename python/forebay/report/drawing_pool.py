@@ -83,7 +83,7 @@ class DrawingPool:
         content : FigureData
             The figure as data.
         file : str
-            Name of the files without their suffix.
+            Name of the files without their suffix; empty for none.
         name : str
             Name of the figure for a screen reader.
 

@@ -369,6 +369,7 @@ def heat_maps(
     places: Callable[[Axes], None],
     colours: str | Colormap = "cividis",
     shrink: float = 0.9,
+    **bar: Any,
 ) -> Any:
     """Draw tables of cells as colours, and return the colour bar.
 
@@ -392,13 +393,15 @@ def heat_maps(
         Map of the colours.
     shrink : float, default 0.9
         Height of the colour bar relative to the figure.
+    **bar : Any
+        Further options of the colour bar.
     """
     for axes, table, title in zip(panels, tables, titles, strict=True):
         mesh = axes.pcolormesh(table, cmap=colours, norm=norm)
         axes.set_title(title)
         axes.grid(visible=False)
         places(axes)
-    return figure.colorbar(mesh, ax=list(figure.axes), label=label, shrink=shrink)
+    return figure.colorbar(mesh, ax=list(figure.axes), label=label, shrink=shrink, **bar)
 
 
 def bode_panels(title: str) -> tuple[Plot, Axes, Axes]:

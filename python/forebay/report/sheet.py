@@ -8,10 +8,14 @@ axes has `Maps`, and one whose axis has no numbers has `Dots`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from forebay.report.plot import Plot
 
 Floats = NDArray[np.float64]
 
@@ -294,8 +298,49 @@ class Dots:
     label: str
 
 
+@dataclass(frozen=True)
+class AxisResponse:
+    """A metric of each law over one axis of a study.
+
+    Attributes
+    ----------
+    title : str
+        The axis with its unit.
+    texts : list[str]
+        The values along the axis.
+    curves : list[tuple[Floats, Floats, Floats]]
+        Positions, means and half-widths of intervals of each law.
+    """
+
+    title: str
+    texts: list[str]
+    curves: list[tuple[Floats, Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that a function of another room draws.
+
+    Attributes
+    ----------
+    function : str
+        The function as "MODULE:NAME". It is loaded where the figure is drawn.
+    arguments : tuple[Any, ...]
+        Its arguments, which are data.
+    """
+
+    function: str
+    arguments: tuple[Any, ...]
+
+    def draw(self) -> Plot:
+        """Return the drawn figure."""
+        module, _, name = self.function.partition(":")
+        plot: Plot = getattr(import_module(module), name)(*self.arguments)
+        return plot
+
+
 #: The contents of a figure as data, which another process can draw.
-FigureData = Sheet | Maps | Dots
+FigureData = Sheet | Maps | Dots | Drawing
 
 
 def interval_within(mean: Any, half: Any, *, percent: bool) -> Floats:
