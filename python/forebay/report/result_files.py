@@ -1,4 +1,7 @@
-"""The files of a result, which are published whole or not at all."""
+"""The files of a result, which are published whole or not at all.
+
+A run's line of JSON needs neither polars nor the tables, which are loaded where they are used.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from forebay._base.progress import Progress
 from forebay._base.publication import check_folder, publish
 from forebay._native import __version__
 from forebay.experiment import descriptions, steady_state
-from forebay.report import tables
 from forebay.report.sheet import FIGURES, Sheet
 
 if TYPE_CHECKING:
@@ -122,6 +124,8 @@ def difference_files(
     """
     if not together:
         return {}
+    from forebay.report import tables
+
     if frame is None:
         frame = tables.differences_frame(together, {})
     table = tables.differences_table(together, {})
@@ -133,6 +137,8 @@ def _differences(result: Result) -> dict[str, Content]:
     at_points, points = result.law_differences, [point.label for _, point in result.points()]
     if not at_points:
         return {}
+    from forebay.report import tables
+
     names: dict[Any, str] = {(): ALL_POINTS, **{(label,): label for label in points}}
     several = len(points) > 1
     together = result.overall_differences if several else at_points
