@@ -149,10 +149,10 @@ def _given(params: list[Any], words: list[str]) -> list[Any]:
     options = [word.partition("=")[0] for word in words if word.startswith("-")]
     if any(name not in by_option or name in HELP_OPTIONS for name in options):
         return params
-    given = [by_option[name] for name in options]
+    to_read = [by_option[name] for name in options]
     # A word without a dash is an argument, or the value of an option.
-    given += arguments if len(options) < len(words) else []
-    return [param for param in params if param.required or param in given]
+    to_read += arguments if len(options) < len(words) else []
+    return [param for param in params if param.required or param in to_read]
 
 
 class Command(TyperCommand):
