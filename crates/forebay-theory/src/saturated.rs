@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn far_from_zero_the_loop_is_a_linear_filter() {
-        let moments = bare().moments(&noise(400_000), 100, 500);
+        let moments = bare().moments(&noise(60_000), 100, 100);
         assert!(moments.missing_pkts.abs() < 1e-9, "{moments:?}");
         assert!(moments.probability_deviation < 1e-12, "{moments:?}");
         let expected = (1.0 - 0.9_f64.powi(2)).powf(-0.5);
@@ -179,7 +179,7 @@ mod tests {
             rest_pkts: 1.0,
             ..bare()
         };
-        let moments = cut.moments(&noise(400_000), 100, 500);
+        let moments = cut.moments(&noise(60_000), 100, 100);
         assert!(moments.missing_pkts > 0.1, "{moments:?}");
         assert!(
             (moments.queue_mean_pkts - 1.0 - moments.missing_pkts).abs() < 0.2,
@@ -191,7 +191,7 @@ mod tests {
             numerator: vec![0.002],
             ..cut
         };
-        let controlled = integral.moments(&noise(400_000), 100, 1000);
+        let controlled = integral.moments(&noise(60_000), 100, 200);
         assert!(
             controlled.queue_mean_pkts < moments.queue_mean_pkts,
             "{controlled:?}"

@@ -72,10 +72,10 @@ mod tests {
                 let im = -x.powi(3) + g * (x * cos - k * sin);
                 re.hypot(im) / (x * x)
             };
-            let smallest = (1..=200_000)
-                .map(|i| residual(f64::from(i) * 5e-6))
+            let smallest = (1..=20_000)
+                .map(|i| residual(f64::from(i) * 5e-5))
                 .fold(f64::INFINITY, f64::min);
-            assert!(smallest < 1e-4, "beta = {beta}: {smallest}");
+            assert!(smallest < 1e-3, "beta = {beta}: {smallest}");
         }
     }
 

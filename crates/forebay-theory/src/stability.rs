@@ -330,22 +330,16 @@ mod tests {
         for (direct, sampled, roots) in [
             (0.1, 1.45, 0),
             (1.45, 0.1, 0),
-            (0.1, 1.5, 2),
-            (1.5, 0.1, 2),
-            (0.78, 0.78, 0),
             (0.8, 0.8, 2),
-            (2.0, 0.5, 2),
-            (0.5, 2.0, 2),
             (2.0, -1.0, 0),
             (4.0, 4.0, 4),
-            (7.9, 0.1, 4),
         ] {
             let system = Loop {
                 direct,
                 hybrid: true,
-                ..integrals(1.0, &[0.0], 1.0, Some(proportional(sampled, 0.002)))
+                ..integrals(1.0, &[0.0], 1.0, Some(proportional(sampled, 0.01)))
             };
-            let folds: Vec<i32> = (-80..=80).filter(|fold| *fold != 0).collect();
+            let folds: Vec<i32> = (-60..=60).filter(|fold| *fold != 0).collect();
             assert_eq!(
                 system.unstable_roots(&folds),
                 Some(roots),
