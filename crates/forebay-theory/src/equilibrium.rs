@@ -112,7 +112,7 @@ impl AckClockedFlows {
     fn probability(in_flight_pkts: f64) -> f64 {
         let (n, window) = (in_flight_pkts, in_flight_pkts + 0.5);
         let mut p = 1.0 / (1.0 + Self::KAPPA * window.powi(2));
-        for _ in 0..MAX_STEPS {
+        for _ in 0..NEWTON_STEPS {
             let (a, b) = (1.0 + n * p, 1.0 + Self::KAPPA * n * p);
             let error = ((1.0 - p) * b.powi(2) / (Self::KAPPA * p * (window * a).powi(2))).ln();
             p *= (error / (1.0 / (1.0 - p) + 2.0 / b - 2.0 / a)).exp();
@@ -192,6 +192,9 @@ pub struct MixedFlows {
 const TOLERANCE: f64 = 1e-14;
 /// The step in ln p for the numerical derivative.
 const SLOPE_STEP: f64 = 1e-7;
+/// The largest number of iterations of Newton's method for ACK-clocked flows, which needs five at
+/// most.
+const NEWTON_STEPS: u32 = 8;
 /// The largest number of iterations of a search.
 const MAX_STEPS: u32 = 200;
 
@@ -233,35 +236,41 @@ impl MixedFlows {
         self.classes.iter().map(rate).sum()
     }
 
-    /// Returns the probability at which the flows fill the link, by Newton's method on logarithms,
-    /// safeguarded by bisection.
+    /// Returns the probability at which the flows fill the link, from the logarithms of both.
     pub fn probability(&self, queue_pkts: f64) -> f64 {
         let ln_capacity = self.capacity_pkts_per_s.ln();
         let excess = |x: f64| self.rate_pkts_per_s(x.exp(), queue_pkts).ln() - ln_capacity;
-        let (mut low, mut high) = (-60.0, 30.0);
-        let mut x = self.guess.get();
-        for _ in 0..MAX_STEPS {
-            let error = excess(x);
-            if error > 0.0 {
-                low = x;
-            } else {
-                high = x;
-            }
-            let slope = (excess(x + SLOPE_STEP) - error) / SLOPE_STEP;
-            let step = x - error / if slope < 0.0 { slope } else { -1.0 };
-            let last = x;
-            x = if (low..=high).contains(&step) {
-                step
-            } else {
-                0.5 * (low + high)
-            };
-            if (x - last).abs() <= TOLERANCE * (1.0 + x.abs()) {
-                break;
-            }
-        }
+        let x = decreasing_root(excess, (-60.0, 30.0), self.guess.get());
         self.guess.set(x);
         x.exp()
     }
+}
+
+/// Returns the root of a decreasing function between two bounds: by Newton's method from `start`,
+/// and by bisection where a step would leave the bounds. Where the function does not decrease, a
+/// step is as long as its value.
+fn decreasing_root(f: impl Fn(f64) -> f64, (mut low, mut high): (f64, f64), start: f64) -> f64 {
+    let mut x = start;
+    for _ in 0..MAX_STEPS {
+        let error = f(x);
+        if error > 0.0 {
+            low = x;
+        } else {
+            high = x;
+        }
+        let slope = (f(x + SLOPE_STEP) - error) / SLOPE_STEP;
+        let step = x - error / if slope < 0.0 { slope } else { -1.0 };
+        let last = x;
+        x = if (low..=high).contains(&step) {
+            step
+        } else {
+            0.5 * (low + high)
+        };
+        if (x - last).abs() <= TOLERANCE * (1.0 + x.abs()) {
+            break;
+        }
+    }
+    x
 }
 
 impl Flows for MixedFlows {
@@ -473,7 +482,7 @@ mod tests {
     /// The queue of a law with integral action is its target, whatever the flows need.
     #[test]
     fn the_equilibrium_of_integral_action_is_at_the_target() {
-        for target in [0.0, 100.0, 300.0] {
+        for target in [0.0, 100.1, 300.0] {
             match settled(|_| Some(target), &reno(50.0), 300.0) {
                 Equilibrium::Linear {
                     point,
@@ -708,6 +717,57 @@ mod tests {
         }
     }
 
+    /// Finds a root, and returns it with the points at which the function was evaluated, in pairs: one
+    /// of each step, and one close to it for the slope.
+    fn searched(f: impl Fn(f64) -> f64, start: f64) -> (f64, Vec<f64>) {
+        let points = std::cell::RefCell::new(Vec::new());
+        let counted = |x: f64| {
+            points.borrow_mut().push(x);
+            f(x)
+        };
+        let root = decreasing_root(counted, (-60.0, 30.0), start);
+        (root, points.into_inner())
+    }
+
+    /// Newton's method needs few steps for smooth functions, from close to the root or from far.
+    #[test]
+    fn a_root_is_found_in_few_steps() {
+        let bent = |x: f64| -0.5 * x - (1.0 + x.exp()).ln() + 2.0_f64.ln();
+        let logistic = |x: f64| 0.5 - 1.0 / (1.0 + (-x).exp());
+        let cubic = |x: f64| -(x - 1.0).powi(3) - 4.0 * (x - 1.0);
+        for start in [-5.0, 0.0, 7.0, 25.0] {
+            for (root, steps, f) in [
+                (20.0, 4, &(|x: f64| 40.0 - 2.0 * x) as &dyn Fn(f64) -> f64),
+                (-50.0, 4, &|x: f64| -0.5 * x - 25.0),
+                (0.0, 8, &bent),
+                (0.0, 16, &logistic),
+                (1.0, 13, &cubic),
+            ] {
+                let (actual, points) = searched(f, start);
+                close(actual, root, 1e-13);
+                assert!(points.len() <= 2 * steps, "{root} from {start}: {points:?}");
+            }
+        }
+    }
+
+    /// The value is 1 up to x = −3: the steps from −10 are of that length.
+    #[test]
+    fn where_a_function_does_not_decrease_a_step_is_as_long_as_its_value() {
+        let (root, points) = searched(|x| if x < -3.0 { 1.0 } else { -2.0 - x }, -10.0);
+        close(root, -2.0, 1e-13);
+        for (k, x) in points.iter().step_by(2).take(8).enumerate() {
+            close(*x, k as f64 - 10.0, 1e-12);
+        }
+    }
+
+    /// A jump from 1 to −1 at 5 has no slope: the bounds around it are halved.
+    #[test]
+    fn a_jump_is_bisected() {
+        let (root, points) = searched(|x| if x < 5.0 { 40.0 } else { -40.0 }, 0.0);
+        close(root, 5.0, 1e-12);
+        assert!(points.len() < 2 * 60, "{} points", points.len());
+    }
+
     /// DCTCP does not go below two packets. Its window is 2/p, and 2/(k√p) with a coupling.
     #[test]
     fn a_mix_has_a_small_window_where_one_of_its_classes_has() {
@@ -729,6 +789,14 @@ mod tests {
         assert!(flows(None).has_small_window(&point(1.01), 100.0));
         assert!(!flows(Some(2.0)).has_small_window(&point(0.24), 100.0));
         assert!(flows(Some(2.0)).has_small_window(&point(0.26), 100.0));
+        // Exactly two packets are not too few.
+        let half = OperatingPoint {
+            load: 0.5,
+            ..point(0.5)
+        };
+        let coupling = 1.0 / 0.5_f64.sqrt();
+        assert_eq!(coupling * half.probability().sqrt(), 1.0);
+        assert!(!flows(Some(coupling)).has_small_window(&half, 100.0));
     }
 
     /// Law and flows agree for a mix too, whose law has p = k·q.
