@@ -497,16 +497,12 @@ mod tests {
         }
     }
 
-    /// A law with p = k·q: 2·50² = k·q·(900 + q)² for q = 100 with k = 5e-5, for q = 0.5 with
-    /// k = 5000/(0.5·900.5²), and for q = 3e11 with k = 5000/(3e11)³.
+    /// A law with p = k·q settles at q if 2·50² = k·q·(900 + q)², such as at 100 with k = 5e-5.
     #[test]
     fn the_equilibrium_of_proportional_control_is_where_law_and_flows_agree() {
-        let (short, long) = (0.5, 3e11);
-        for (queue, gain) in [
-            (100.0, 5e-5),
-            (short, 5000.0 / (short * 900.5 * 900.5)),
-            (long, 5000.0 / (long * long * long)),
-        ] {
+        for queue in [0.5, 100.0, 1e11 / 3.0] {
+            let pipe_pkts: f64 = 900.0 + queue;
+            let gain = 5000.0 / (queue * pipe_pkts * pipe_pkts);
             match settled(|p| Some(p / gain), &reno(50.0), 1e12) {
                 Equilibrium::Linear {
                     point,
