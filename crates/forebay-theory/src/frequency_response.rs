@@ -507,6 +507,23 @@ mod tests {
         }
     }
 
+    /// Paths in product form need not have the same poles.
+    #[test]
+    fn the_pulse_of_parallel_paths_is_the_sum_of_theirs() {
+        let mut both = sampled(0.0);
+        both.paths[1].poles = real(&[2.0, 30.0]);
+        let alone = |path: usize| Loop {
+            paths: vec![both.paths[path].clone()],
+            ..both.clone()
+        };
+        let (first, second) = (alone(0), alone(1));
+        for omega in [0.2, 6.0, 90.0] {
+            let s = Complex64::new(0.0, omega);
+            let pulse = |system: &Loop| system.response(&[]).pulse(s);
+            near(pulse(&both), pulse(&first) + pulse(&second));
+        }
+    }
+
     #[test]
     fn negligible_aliases_are_left_out() {
         let system = sampled(0.3);
