@@ -735,6 +735,54 @@ mod tests {
         }
     }
 
+    /// A sine n is added to the queue x of x' = −x + u(t − R), and u = −(d·(x + n) + p), where p is a
+    /// sampled law held for half a second. The response is compared with the component of x + n in
+    /// a simulation, whose period is that of the sine and four samples.
+    #[test]
+    fn the_sensitivity_is_the_component_of_a_simulation_with_a_slow_sampler() {
+        let (direct, period_s, step_s, delay_steps) = (0.8, 2.0, 1e-3, 300);
+        let mut system = one_path(1.0, &[1.0], 0.3, direct, 0.5);
+        system.sampler = Some(Sampler {
+            interval_s: 0.5,
+            numerator: vec![0.6, -0.1],
+            denominator: vec![1.0, -0.5],
+        });
+        let omega = TAU / period_s;
+        let steps = 2000;
+        let decay = f64::exp(-step_s);
+        let (mut x, mut p, mut last) = (0.0, 0.0, 0.0);
+        let mut inputs = vec![0.0; delay_steps];
+        let mut component = Complex64::ZERO;
+        for step in 0..30 * steps {
+            let angle = omega * step_s * f64::from(step);
+            let queue = x + angle.cos();
+            if step % 500 == 0 {
+                p = 0.5 * p + 0.6 * queue - 0.1 * last;
+                last = queue;
+            }
+            // The last of the periods, in which the initial deviation has decayed.
+            if step >= 29 * steps {
+                component += queue * Complex64::from_polar(2.0 / f64::from(steps), -angle);
+            }
+            let delayed = &mut inputs[step as usize % delay_steps];
+            x = decay * x + (1.0 - decay) * *delayed;
+            *delayed = -(direct * queue + p);
+        }
+        let folds: Vec<i32> = (-60..=60).filter(|fold| *fold != 0).collect();
+        let s = Complex64::new(0.0, omega);
+        let sensitivity = system.response(&folds).sensitivity(s);
+        closer(sensitivity, component, 3e-3);
+        // Without the direct part the samples alone make the loop, and its sensitivity is 1/(1 + L).
+        system.direct = 0.0;
+        system.hybrid = false;
+        let response = system.response(&[]);
+        closer(
+            response.sensitivity(s) * (ONE + response.outer(s)),
+            ONE,
+            1e-12,
+        );
+    }
+
     /// 1 + L is (1 + d·G)(1 + L_s), also with a slow sampler; without a direct part it is 1 + L_s.
     #[test]
     fn the_gain_of_a_hybrid_loop_has_the_poles_of_both_of_its_loops() {

@@ -412,8 +412,19 @@ mod tests {
             let sampled = filter(&numerator, &denominator);
             let growth = after_a_step(&sampled, 4000) - after_a_step(&sampled, 3000);
             assert_eq!(growth.abs() > 1.0, integrates, "{sampled:?}");
-            let model = LoopFilter::sampled(0.0, sampled);
-            assert_eq!(model.integrates(), integrates, "{model:?}");
+            // The units of the coefficients do not matter.
+            for (gain, scale) in [
+                (1.0, 1.0),
+                (1e9, 1.0),
+                (1e-12, 1.0),
+                (1.0, 1e9),
+                (1.0, 1e-9),
+            ] {
+                let scaled = |c: &[f64], by: f64| c.iter().map(|c| c * by).collect::<Vec<_>>();
+                let (n, d) = (scaled(&numerator, gain), scaled(&denominator, scale));
+                let model = LoopFilter::sampled(0.0, filter(&n, &d));
+                assert_eq!(model.integrates(), integrates, "{model:?}");
+            }
         }
         let direct = LoopFilter {
             direct: 1.0,
