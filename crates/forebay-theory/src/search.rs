@@ -366,6 +366,7 @@ mod tests {
         let axes = [Axis::new("target", 1.0, 100.0), Axis::new("k_p", 1e-6, 1.0)];
         let space = Space::with_target(axes, |x| {
             assert_eq!(x.get("zero"), None);
+            assert_eq!(x.get("target"), Some(12.34567));
             vec![("target", packets(x["target"])), ("k_p", number(x["k_p"]))]
         });
         let at = [12.34567, 1.234_567_8e-5];
