@@ -208,6 +208,44 @@ impl PackedPacket {
         }
     }
 
+    /// Returns this packet with the number `seq` of a connection of `flow`, an ECN field and flags.
+    /// This packet is the template of a traffic with TCP, which has none of these.
+    #[inline(always)]
+    pub fn numbered(
+        self,
+        flow: FlowId,
+        seq: u32,
+        connection: u16,
+        ecn: Ecn,
+        flags: Flags,
+    ) -> PackedPacket {
+        PackedPacket {
+            flow_and_seq: u64::from(flow.number()) | u64::from(seq) << 32,
+            headers: self.headers
+                | u64::from(connection) << 24
+                | u64::from(ecn as u8) << 48
+                | u64::from(flags.0) << 56,
+        }
+    }
+
+    /// Returns this packet without data: it consists of headers.
+    #[inline(always)]
+    pub fn without_data(self) -> PackedPacket {
+        PackedPacket {
+            headers: self.headers & !u64::from(u16::MAX) | u64::from(HEADER_BYTES),
+            ..self
+        }
+    }
+
+    /// Returns this packet as one that counts for no traffic.
+    #[inline(always)]
+    pub fn without_traffic(self) -> PackedPacket {
+        PackedPacket {
+            headers: self.headers | u64::from(NO_TRAFFIC) << 16,
+            ..self
+        }
+    }
+
     /// Returns this ACK with the options at `index`, which is at most [`MOST_OPTIONS`].
     pub fn with_options(self, index: u32) -> PackedPacket {
         debug_assert!(index <= MOST_OPTIONS, "the index of options has 24 bits");

@@ -1,6 +1,7 @@
 //! The hosts of the network: senders, receivers and their timers, and the access links that lead to
 //! the stations.
 
+use forebay_aqm::Ecn;
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_units::{Span, Time};
 
@@ -12,7 +13,7 @@ use crate::external::PendingOutcomes;
 use crate::ids::{FlowId, StationId};
 use crate::network::{NetworkState, TcpTraffic};
 use crate::number::count;
-use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES, NO_TRAFFIC};
+use crate::packet::{Flags, PackedPacket};
 use crate::pair::Pair;
 use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
@@ -391,16 +392,15 @@ fn send_ack(
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
-    let mut ack = Packet {
+    let template = usual.without_data().without_traffic();
+    let flags = Flags::of_ack(receiver.echo());
+    let mut ack = template.numbered(
         flow,
-        seq: receiver.next(),
-        bytes: HEADER_BYTES,
-        connection: receiver.connection(),
-        flags: Flags::of_ack(receiver.echo()),
-        traffic: NO_TRAFFIC,
-        ..usual.unpack()
-    }
-    .pack();
+        receiver.next(),
+        receiver.connection(),
+        Ecn::NotEct,
+        flags,
+    );
     if config.sack || config.counts_marks {
         let held = if config.sack { receiver.blocks() } else { &[] };
         let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
