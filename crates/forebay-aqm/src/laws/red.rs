@@ -398,6 +398,7 @@ impl Red {
 
     /// Reduces the average as if usual packets had arrived at an empty queue during the idle time.
     #[cold]
+    #[inline(never)]
     fn decay(&mut self, idle: Span, rate: Rate) {
         let per_sec = rate.as_bps() as f64 / (8.0 * self.packet_bytes);
         let missed = (per_sec * idle.as_secs_f64()).floor();
@@ -459,6 +460,7 @@ impl Law for Red {
         false
     }
 
+    #[inline(always)]
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.update_average(now, q);
         let weight = self.weight(p.bytes);
