@@ -439,18 +439,24 @@ impl Red {
         } else {
             1.0
         };
-        if !self.params.by_size || p >= 1.0 {
-            return p;
+        match self.params.by_size && p < 1.0 {
+            true => self.proportional(p, bytes),
+            false => p,
         }
+    }
+
+    /// Returns the probability `p` for a packet of this size instead of the usual one.
+    #[cold]
+    #[inline(never)]
+    fn proportional(&self, p: f64, bytes: u32) -> f64 {
         p * f64::from(bytes) / self.packet_bytes
     }
 
     /// Returns the number of packets as which an arrival counts in the spacing of signals.
     fn weight(&self, bytes: u32) -> f64 {
-        if self.params.by_size {
-            f64::from(bytes) / self.packet_bytes
-        } else {
-            1.0
+        match self.params.by_size {
+            true => self.proportional(1.0, bytes),
+            false => 1.0,
         }
     }
 }
