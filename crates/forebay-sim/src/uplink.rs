@@ -127,9 +127,9 @@ pub mod testing {
 
         /// Returns the segments that were sent since the last call.
         pub fn take(&mut self) -> Vec<TcpSegment> {
-            let mut segments = Vec::new();
+            let mut sent = Vec::new();
             let end = Time::ZERO + Span::from_secs(100_000);
-            self.arrivals.take_before(end, |_, packet, _| {
+            let each = |segments: &mut Vec<TcpSegment>, _, packet: &PackedPacket| {
                 let packet = packet.unpack();
                 segments.push(TcpSegment {
                     push: packet.flags.push(),
@@ -139,8 +139,9 @@ pub mod testing {
                     ecn: packet.traffic_class.ecn(),
                 });
                 end
-            });
-            segments
+            };
+            self.arrivals.take_before(end, &mut sent, each, |_, _| {});
+            sent
         }
     }
 }

@@ -88,11 +88,11 @@ pub struct FarEnd<'a> {
 }
 
 impl FarEnd<'_> {
-    /// Prefetches the state that the delivery of a packet of this flow needs.
+    /// Prefetches the state that the delivery of this packet needs.
     #[inline(always)]
-    pub fn prefetch(&self, flow: FlowId) {
-        prefetch(self.network.pair_of(flow));
-        prefetch(&self.network.receivers[flow.index()]);
+    pub fn prefetch(&self, packet: &PackedPacket) {
+        prefetch(self.network.pair_of(packet.flow()));
+        prefetch(&self.network.receivers[packet.flow().index()]);
     }
 
     /// Delivers a packet that left its last link to its sink, over the access link.
@@ -236,13 +236,16 @@ impl Hosts {
         ))
     }
 
-    /// Delivers an ACK to its sender, and prefetches the state for the later ACK `coming`.
+    /// Prefetches the state that the delivery of this ACK to its sender needs.
     #[inline(always)]
-    pub fn take_ack(&mut self, now: Time, ack: &PackedPacket, coming: Option<&PackedPacket>) {
-        if let Some(coming) = coming {
-            prefetch(self.network.pair_of(coming.flow()));
-            self.network.prefetch_sender(coming.flow());
-        }
+    pub fn prefetch_for_ack(&self, ack: &PackedPacket) {
+        prefetch(self.network.pair_of(ack.flow()));
+        self.network.prefetch_sender(ack.flow());
+    }
+
+    /// Delivers an ACK to its sender.
+    #[inline(always)]
+    pub fn take_ack(&mut self, now: Time, ack: &PackedPacket) {
         if let Some(index) = ack.options() {
             return self.take_ack_with_options(now, ack, index);
         }
@@ -369,14 +372,15 @@ impl Hosts {
 /// agenda. At least one must be due. Returns their number.
 pub fn take_acks(acks: &mut EventQueue<PackedPacket>, hosts: &mut Hosts, most: u32) -> u32 {
     let mut taken = 0;
-    acks.take_before(hosts.agenda.first, |now, ack, coming| {
-        hosts.take_ack(now, ack, coming);
+    let each = |hosts: &mut Hosts, now, ack: &PackedPacket| {
+        hosts.take_ack(now, ack);
         taken += 1;
         match taken < most {
             true => hosts.agenda.first,
             false => Time::ZERO,
         }
-    });
+    };
+    acks.take_before(hosts.agenda.first, hosts, each, Hosts::prefetch_for_ack);
     taken
 }
 
