@@ -231,11 +231,15 @@ impl<E: Copy, T: Copy> EventQueue<E, T> {
                     fetch(context, &entry.event.event);
                 }
             }
+            let next = rest.first().map(|entry| entry.time);
             match &mut line {
                 Some(line) => line.queue.pop_front(taken),
                 None => calendar.pop_front(taken),
             }
-            self.renew_head(leaf);
+            match next {
+                Some(time) if line.is_some() => self.set_head(leaf, head(time, leaf)),
+                _ => self.renew_head(leaf),
+            }
         }
     }
 
