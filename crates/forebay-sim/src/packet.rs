@@ -68,7 +68,7 @@ impl Flags {
     /// 3168 section 6.1): on data it says that the congestion window was reduced (CWR), on an ACK
     /// that a mark was received (ECE).
     pub const fn of_tcp(ecn_signal: bool) -> Flags {
-        Flags(if ecn_signal { Flags::ECN_SIGNAL } else { 0 })
+        Flags(Flags::ECN_SIGNAL * ecn_signal as u8)
     }
 
     /// Returns the flags of an ACK; `ecn_signal` is ECE.
@@ -206,6 +206,13 @@ impl PackedPacket {
             flags,
             traffic,
         }
+    }
+
+    /// Returns true if the packet has flags or a mark.
+    #[inline(always)]
+    pub fn has_signs(self) -> bool {
+        let flags_and_class = self.headers >> 48;
+        flags_and_class > u64::from(u8::MAX) || self.unpack().traffic_class.ecn() == Ecn::Ce
     }
 
     /// Returns this packet with the number `seq` of a connection of `flow`, an ECN field and flags.

@@ -141,16 +141,18 @@ impl FarEnd<'_> {
             return None;
         };
         let usual = class.packet;
-        // A delayed ACK that is due before this packet arrives is sent first.
-        if receiver.ack_due < now {
-            let due = receiver.take_due();
-            let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
-            enter(self.agenda, ack);
-        }
-        if receiver.ends_run(&packet, &config.acks) {
-            receiver.end_compression();
-            let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
-            enter(self.agenda, ack);
+        if receiver.ack_due != Time::NEVER {
+            // A delayed ACK that is due before this packet arrives is sent first.
+            if receiver.ack_due < now {
+                let due = receiver.take_due();
+                let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
+                enter(self.agenda, ack);
+            }
+            if receiver.ends_run(&packet, &config.acks) {
+                receiver.end_compression();
+                let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
+                enter(self.agenda, ack);
+            }
         }
         let (reply, delivered) = receiver.receive(now, sent.packet, &config.acks);
         let bytes = u64::from(delivered) * u64::from(config.payload_bytes);
