@@ -34,7 +34,7 @@ pub struct EventQueue<E, T = ()> {
     /// A winner tree. The leaves are the head of each line, from `leaves` on, and then that of the
     /// calendar. The node at i is the earlier one of those at 2i and 2i + 1, so that node 1 is the
     /// head of the next event, and a change of one head costs a comparison for each level.
-    heads: Box<[Head; NODES]>,
+    heads: [Head; NODES],
     leaves: usize,
     /// The lines by their number. That with the highest number has the first leaf.
     lines: Vec<DelayLine<E, T>>,
@@ -103,7 +103,7 @@ impl<E: Copy, T: Copy> EventQueue<E, T> {
             last: Time::ZERO,
         };
         EventQueue {
-            heads: Box::new([EMPTY; NODES]),
+            heads: [EMPTY; NODES],
             leaves,
             lines: std::iter::repeat_with(line).take(count).collect(),
             prompt: lines.prompt,
