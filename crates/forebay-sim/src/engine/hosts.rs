@@ -11,7 +11,7 @@ use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::external::PendingOutcomes;
 use crate::ids::{FlowId, StationId};
-use crate::network::{NetworkState, TcpTraffic};
+use crate::network::{NetworkState, TcpTraffic, TrafficState};
 use crate::number::count;
 use crate::packet::{Flags, PackedPacket};
 use crate::pair::Pair;
@@ -122,22 +122,7 @@ impl FarEnd<'_> {
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(TcpTraffic { config, .. }) = &class.tcp else {
-            if let Some(air) = &mut class.external {
-                let fate = air.fate(packet.traffic_class.ecn());
-                self.external.push(now, packet, fate);
-                if fate.is_err() {
-                    return None;
-                }
-            }
-            receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
-            if let Some(calls) = &mut class.calls {
-                calls.received(
-                    packet.flow.offset_from(class.first),
-                    packet.seq,
-                    now,
-                    counted,
-                );
-            }
+            take_without_tcp(now, sent.packet, class, receiver, counted, self.external);
             return None;
         };
         let usual = class.packet;
@@ -419,5 +404,30 @@ fn send_ack(
         class: usize::from(pair.class),
         ack,
         enters: pair.ack_enters,
+    }
+}
+
+/// Takes a packet of a traffic without TCP at its sink.
+#[inline(never)]
+fn take_without_tcp(
+    now: Time,
+    packet: PackedPacket,
+    class: &mut TrafficState,
+    receiver: &mut Receiver,
+    counted: bool,
+    external: &mut PendingOutcomes,
+) {
+    let packet = packet.unpack();
+    if let Some(air) = &mut class.external {
+        let fate = air.fate(packet.traffic_class.ecn());
+        external.push(now, packet, fate);
+        if fate.is_err() {
+            return;
+        }
+    }
+    receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
+    if let Some(calls) = &mut class.calls {
+        let flow = packet.flow.offset_from(class.first);
+        calls.received(flow, packet.seq, now, counted);
     }
 }
