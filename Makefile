@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: artifacts check check-crates check-site check-wheel quic setup template fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas evidence docs gallery site wheel clean help
+.PHONY: artifacts check check-crates check-site check-wheel quic setup template fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python mutants lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas evidence docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -33,6 +33,7 @@ help:
 	@echo "make guest     the first process of the guests of --engine kernel; \`forebay guest setup\` calls it"
 	@echo "make machine   what test-kernel runs qdiscs of BPF in (qemu); without it they are skipped"
 	@echo "make fuzz      every parser and the C API for FUZZ_S seconds each (Rust needs a nightly toolchain)"
+	@echo "make mutants PACKAGE=forebay-theory SHARD=0/10  which changes of a crate its tests notice (needs cargo-mutants)"
 	@echo "make deny      licences and sources of the Rust libraries"
 	@echo "make fresh     make run and make test on a bare Debian (needs root, debootstrap)"
 	@echo "make lock      renew requirements/; make lock-check: they serve every Python promised"
@@ -48,8 +49,8 @@ help:
 	@echo "make reality   docs/evidence/reality.md: every law simulated and on real Linux (an hour or two)"
 	@echo "make reality-page  the same page from what Linux did when it was last measured (3 min)"
 	@echo "make reality-drawn  docs/evidence/reality-drawn.md: a hundred drawn cases of Linux's queues, simulated and on real Linux"
-	@echo "make reality-attached  docs/evidence/reality-attached.md: laws that forebay attach puts into a kernel, beside both"
-	@echo "make reality-realtime  docs/evidence/reality-realtime.md: the simulator beside real flows, in real time (90 min)"
+	@echo "make reality-attached  docs/evidence/reality-attached.md: laws that forebay attach puts into a kernel, compared with the simulator and with --engine kernel"
+	@echo "make reality-realtime  docs/evidence/reality-realtime.md: the simulator compared with real flows in real time (90 min)"
 	@echo "make atlas     docs/evidence/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
 	@echo "make evidence  every page of docs/evidence, one after the other; resumes after an interruption"
 	@echo "make api       docs/reference/api/: the public names of Python and of each crate"
@@ -147,6 +148,21 @@ fuzz-rust: $(STAMPS)/lint
 fuzz-python: $(STAMPS)/native $(STAMPS)/test
 	@printf '%s\n' $(FUZZED_PYTHON) | xargs -P 2 -I TARGET \
 	  sh -c 'echo "TARGET for $(FUZZ_S) s"; $(BIN)/python TARGET $(FUZZ_S) $(FUZZ_SEED)'
+
+# A crate is changed in one place after the other, and its tests should notice each change. SHARD is
+# the part of the mutants to try; all of forebay-theory takes half an hour on two idle cores, and a
+# fortieth of forebay-aqm an hour.
+PACKAGE ?= forebay-theory
+SHARD   ?=
+
+mutants: $(STAMPS)/venv $(STAMPS)/rust
+	@cargo mutants --version >/dev/null 2>&1 || { \
+	  echo "cargo-mutants is missing; install it with: cargo install --locked cargo-mutants"; exit 1; }
+	@mkdir -p target
+	-CARGO_PROFILE_TEST_DEBUG=0 CARGO_PROFILE_TEST_OPT_LEVEL=$(if $(filter forebay-theory,$(PACKAGE)),0,1) \
+	  cargo mutants --package $(PACKAGE) --output target --minimum-test-timeout 20 \
+	  $(if $(SHARD),--shard $(SHARD) --sharding round-robin) -- --lib --tests
+	$(BIN)/python -m tools.mutants target/mutants.out
 
 lock: $(STAMPS)/lint
 	$(BIN)/python tools/lock.py

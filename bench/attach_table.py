@@ -5,7 +5,7 @@ r"""Run laws at the points of a study: simulated, in user space, and in a kernel
 
 `make reality-attached` makes docs/evidence/reality-attached.md in this way. Each law at each point
 runs on `--engine kernel`, where Linux's TCP meets the law in user space, and attached to a device
-of a virtual machine, as in `bench.attach`. Both are in virtual time, so that a busy host makes no
+of a virtual machine, as in `bench.attach`. Both are in virtual time, so a busy host makes no
 run void. A run is a line of the table `--runs`, and a run in the table is not made again;
 `--only-page` makes nothing but the simulations, which take a minute.
 """
@@ -285,21 +285,25 @@ A law on a link is run in three ways:
 
 - *Simulated*: `--engine packets`, the mean of {SEEDS} seeds.
 - *User space*: `--engine kernel`, Linux's TCP in a guest of User-mode Linux, whose packets the same law in Rust judges ([real-kernel.md](../howto/real-kernel.md)). For RED and Adaptive RED it is Linux's own qdisc, if that has these parameters.
-- *Attached*: `forebay attach` on Debian's Linux in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)). The simulated link has tbf's tokens, too (`burst`); the one in user space has not.
+- *Attached*: `forebay attach` on Debian's Linux in qemu, the law in fixed point before tbf ([kernel.md](../howto/kernel.md)). The simulated link has tbf's tokens, too (`burst`); the link in user space has none.
 
 Flows start when the scenario says in all three (`bench/long_flows.c`).
-The last two are one run each, in virtual time, so that a busy host makes none void, and are kept in [attached.csv](../../experiments/reality/attached.csv).
+In user space and attached, there is one run of each law on each link, in virtual time, so a busy host makes no run void; [attached.csv](../../experiments/reality/attached.csv) keeps these runs.
 `make reality-attached` makes this page.
 
 [attached.toml](../../experiments/reality/attached.toml) has {len(places_)} links with their loads, and {cells} cells with a law each, of which {len(attached)} have been attached so far.
-Any two values of law, rate, sender, flows, round-trip time and ECN meet in the first 32 cells, and again in the next.
-The delay is that of the waiting packets, averaged over time.
+Any two values of law, rate, sender, flows, round-trip time and ECN meet in the first 32 cells, and again in the next 32.
+The mean delay is that of the mean queue over time, because a kernel's queue is sampled and its packets are not followed.
 PI, PI-PD, PID and PD-RED have `gains = "auto"`.
 
-A figure agrees if it is within {reality.limits("the deviation", "signals")} of the other's.
-A window of 7 to 20 s has some chance in it, most of all in its deviation.
-*Beyond chance* is a miss outside the 95 % interval of one further simulated run of the same window.
-The spread of two single runs is not known.
+A figure agrees between two of these ways if it differs by at most the first or the second limit, whichever is wider.
+Limits in percent are shares of the value on the side that is named last.
+
+{reality.limits()}
+A figure that does not agree is a *miss*.
+Measurements last 7 to 20 s, so chance moves every figure, and the standard deviation most.
+A miss is *beyond chance* if the real run is also outside the 95 % interval of one further simulated run of the same length.
+Between two single runs, in user space and attached, the effect of chance is not known, so the table does not count their misses beyond chance.
 
 ## What agrees
 

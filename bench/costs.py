@@ -5,7 +5,7 @@
 
 Callgrind counts instructions exactly, however busy the machine is. Each case runs for two
 durations, and the difference is divided by the packets that the bottleneck forwarded between
-them, so that the work at the start of a run cancels.
+them, so the work at the start of a run cancels.
 
 With ``--before PATH`` every case is also measured under the example that another version built.
 The command fails if a case costs more instructions than before, or exceeds its bound.

@@ -3,7 +3,7 @@
     python bench/cubic_kinetic.py
 
 Each flow follows the cubic of RFC 9438 and is signalled with probability p per packet,
-independently; nothing else happens. For large windows the means scale with (R/p)^(3/4), so that one
+independently; nothing else happens. For large windows the means scale with (R/p)^(3/4), so one
 pair of R and p is enough. Reno-friendly windows follow separately. The program takes about a
 minute.
 """

@@ -206,8 +206,8 @@ The {planned} cases were drawn with a fixed seed (`bench/drawn.py`): {", ".join(
 Each case is run on the real kernel in a guest (`--engine kernel`, {seeds} seeds, kept in `experiments/reality/drawn.csv`), and simulated ({ours} seeds).
 `make reality-drawn` makes this page.{progress}
 
-A figure is inside with {LIMITS}.
-A miss is *proven* if the whole 95 % interval of the difference is outside (Welch's t); any other miss may be the chance of few seeds.
+{LIMITS}
+A miss, which is a figure outside, is *proven* if the whole 95 % interval of the difference is beyond the limit (Welch's t-test); any other miss may be the chance of few seeds.
 
 {markdown_table([f"of {len(drawn)} cases", "inside", "not proven outside"], counts)}
 ## Cases outside

@@ -1,8 +1,8 @@
-//! What a packet costs that a caller sends: `cargo bench -p forebay-net`.
+//! The cost of a packet that a caller sends: `cargo bench -p forebay-net`.
 //!
-//! First a caller that only sends, and answers every second packet; then quinn-proto. Both have 20
-//! simulated CUBIC flows beside them. Packets are all that the bottleneck forwards, both ways of the
-//! caller's flow, and the ACKs of the others.
+//! First a caller that only sends, and answers every second packet; then quinn-proto. In parallel
+//! with both there are 20 simulated CUBIC flows. The columns have the packets that
+//! both ends of the caller send, and all packets that the bottleneck forwards.
 
 #[path = "../crates/forebay-net/tests/quic/mod.rs"]
 mod quic;

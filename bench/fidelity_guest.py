@@ -118,7 +118,8 @@ This page compares the kernel engine, which starts from a scenario file, with th
 Each row is a case of the reference runs, in which the harness drives Linux 7.2 in virtual time (3 seeds), and the same case with `--engine kernel` ({counts} seeds).
 The last cases were made with the reference's harness as well (`bench/linux.json`).
 A cell shows *reference → guest*.
-Bold is outside the spread of the seeds: the difference of the means is beyond its {LEVEL:.0%} interval (Welch's t), and beyond the resolution of a trace: a hundredth of a delay or rate, 0.02 points of utilisation, 0.001 of Jain's index.
+A cell is bold if its two means differ by more than chance explains, beyond the {LEVEL:.0%} interval of the difference (Welch's t-test), and also by more than a trace resolves.
+A trace resolves 1 % of a delay or rate, 0.02 percentage points of utilisation, and 0.001 of Jain's index.
 
 {whole} of {len(cases)} cases are inside with every figure{_left(len(cases), planned)}.
 

@@ -27,10 +27,18 @@ from forebay.comparison.compare import Agreement, Tolerance
 SEEDS = 10
 
 #: The tolerances in words.
-LIMITS = (
-    "10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or three times "
-    "the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's index"
-)
+LIMITS = """\
+A figure is inside if the means of both sides differ by at most the first or the second limit, whichever is wider.
+Limits in percent are shares of Linux's value.
+
+| figure | relative limit | absolute limit |
+| --- | --- | --- |
+| mean queuing delay | 10 % | 1 ms |
+| 95th percentile of the queuing delay | 20 % | 2 ms |
+| drop rate, mark rate | 15 % | three standard deviations over the seeds, of the side where they are larger |
+| utilisation | – | 0.5 percentage points |
+| Jain's index | – | 0.03 |
+"""
 TOLERANCES = (
     Tolerance("delay_mean_s", "mean delay (ms)", share=0.10, least=1e-3, scale=1e3),
     Tolerance("delay_p95_s", "95th percentile (ms)", share=0.20, least=2e-3, scale=1e3),
@@ -104,8 +112,8 @@ This page compares simulated senders, receivers and queues with those of the Lin
 
 Each row is a scenario of the reference runs, in which the kernel's TCP and queues run in virtual time (3 seeds), run here with {seeds} seeds.
 The last {more} were made with the reference's harness (`bench/linux.json`).
-A cell shows *Linux → Forebay*; bold is outside the tolerance: {LIMITS}.
-
+A cell shows *Linux → Forebay*, in bold if it is outside the limits.
+{LIMITS}
 {count_within(rows)}
 
 `make fidelity` writes this page.

@@ -5,7 +5,7 @@ r"""Record how Linux's queues judge given packets, as test vectors of the laws i
 Each vector is a run of the kernel engine (`forebay guest setup` builds the guest that it needs): a
 list of packets, drawn with a fixed seed, arrives at a qdisc of the real kernel. The vector has the
 arrival, the size, the ECN field, the time in the queue and the fate of every packet, and the law's
-own state, as the qdisc reports it. The guest's clock is virtual, so that the times are exact and a
+own state, as the qdisc reports it. The guest's clock is virtual, so the times are exact and a
 vector is the same each time it is recorded with the same kernel.
 
 A vector is a text file in `crates/forebay-aqm/tests/vectors`. Its head has lines `# key = value`.
@@ -413,7 +413,7 @@ def write(name: str, vector: Vector, folder: Path = FOLDER) -> None:
     states = samples(files, vector, started_ns, kind)
     lines.append("[state]")
     if kind in PERIODIC:
-        # A process of the guest takes time for each look at the clock, so that a sample just before
+        # A process of the guest takes time for each look at the clock, so a sample just before
         # an update delays it. These samples show when the updates are; those of the vector are
         # always at the same distance from them.
         fine = run(replace(vector, sample_ns=FINE_NS), packets, start_ns)

@@ -161,7 +161,7 @@ def main() -> None:
         if peer:
             subprocess.run(["cc", "-O2", "-w", "-o", binary, source, "-lm"], check=True)
         else:
-            print(f"no prototype beside it: {source} is not here")
+            print(f"no comparison with the prototype: {source} is not here")
         for super_packets in (False, True):
             print(f"\nup to 64 KiB at a time: {'yes' if super_packets else 'no'}")
             print(f"{'':>10} {'goodput [Gbit/s]':>17} {'user CPU [ns/packet]':>21}")

@@ -11,7 +11,7 @@ not count. A further table has the time and the memory of ``forebay run`` over t
 With ``--before`` the example ``simulate`` and the same example of another version take turns with
 each case of ``costs.py``.
 
-Programs that take turns meet the same load of the machine, so that the median of their ratios is a
+Programs that take turns meet the same load of the machine, so the median of their ratios is a
 result even where a time is not.
 """
 

@@ -3,7 +3,7 @@
     maturin build --release --pgo      (`pgo-command` in pyproject.toml calls this file)
 
 The runs are the cases of `costs.py`, which are also measured. Code that no run executes would be
-compiled for size, so that every law, queue and sender, the fluid model and a design follow in short
+compiled for size, so every law, queue and sender, the fluid model and a design follow in short
 runs. Their share of all packets is small.
 """
 

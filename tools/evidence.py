@@ -7,7 +7,7 @@
 
 A page states the results version and the commit that made it in one line below its title. The
 pages, what makes them and how long that takes are in `tools/evidence.toml`. Without names, a page
-counts as made once it states the present results version, so that the same command continues where
+counts as made once it states the present results version, so the same command continues where
 it was stopped, also after the finished pages have been committed.
 """
 

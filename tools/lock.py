@@ -109,7 +109,7 @@ def faults_of(python: str, platform: str) -> list[str]:
     """Return what a Python lacks on a platform: a wheel, a fitting version, or a pin."""
     pins = pinned()
     where = ("--python-version", python, "--python-platform", platform)
-    # The pins are constraints, so that any other package in the resolution is a new one.
+    # The pins are constraints, so any other package in the resolution is a new one.
     locks = [word for name in FILES for word in ("--constraint", FOLDER / f"{name}.lock")]
     groups = ("--group", "lint", "--group", "release")
     done = compile_requirements(*where, *of_group("run"), *groups, *locks)

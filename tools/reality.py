@@ -3,7 +3,7 @@
     python -m tools.reality keep KERNEL.parquet --out experiments/reality/kernel.csv
     python -m tools.reality page PACKETS.parquet KERNEL.csv --out docs/evidence/reality.md
 
-The kernel's numbers are kept, so that a new version of the simulator is compared in minutes,
+The kernel's numbers are kept, so a new version of the simulator is compared in minutes,
 without a guest. `make reality` makes both studies first, `make reality-page` only the simulated
 one.
 """
@@ -118,12 +118,16 @@ def page(packets: pl.DataFrame, kernel: pl.DataFrame) -> str:
 This page compares every law in the simulator with the same law on the real Linux kernel, over many links and loads.
 
 Each of {cells} cells is a law on a link, and is run twice: simulated (`--engine packets`, {seeds_text(packets)}), and on the real Linux kernel in virtual time (`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](../howto/real-kernel.md)).
-In the latter, senders and receivers are Linux's, and so is the queue if Linux has the law with these parameters; every other law judges packets of the kernel's TCP in a queue of Forebay's.
+In the runs on Linux, senders and receivers are Linux's, and so is the queue if Linux has the law with these parameters; every other law judges packets of the kernel's TCP in a queue of Forebay's.
 [cells.toml](../../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round-trip times of 10, 60 and 200 ms, with drops and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
 `make reality` makes this page.
 
-A figure agrees if the means are within {limits()}.
-*Proven* is a miss whose whole 95 % interval is outside, {_test(kernel)}; any other miss may be the chance of few seeds.
+A figure agrees if the means of both sides differ by at most the first or the second limit, whichever is wider.
+Limits in percent are shares of the value on Linux.
+
+{limits()}
+A figure that does not agree is a *miss*.
+A miss is *proven* if the whole 95 % interval of the difference is beyond the limit ({_test(kernel)}); any other miss may be the chance of few seeds.
 [Real flows in real time](reality-realtime.md) check the guest itself, and [attached laws](reality-attached.md) have a page of their own.
 
 ## What agrees
@@ -139,17 +143,24 @@ The proven ones, the largest first, as multiples of the tolerance:
 """
 
 
-def limits(
-    deviation_of: str = "the queue's deviation", share_of: str = "packets dropped or marked"
-) -> str:
-    """Return what a figure may differ by, in words; another page may call the figures otherwise."""
+def limits() -> str:
+    """Return the table of the largest differences at which figures agree."""
     delay, deviation, signals, use = TOLERANCES
-    return (
-        f"{_percent(delay.share)} or {delay.least * 1e3:g} ms of mean delay, "
-        f"{_percent(deviation.share)} of {deviation_of} (or {deviation.least:g} packets) "
-        f"and of the share of {share_of} (or {_percent(signals.least)}), and "
-        f"{100 * use.least:g} points of utilisation"
-    )
+    rows = [
+        ["mean delay", _percent(delay.share), f"{delay.least * 1e3:g} ms"],
+        [
+            "standard deviation of the queue",
+            _percent(deviation.share),
+            f"{deviation.least:g} packets",
+        ],
+        [
+            "share of packets dropped or marked",
+            _percent(signals.share),
+            f"{100 * signals.least:g} percentage points",
+        ],
+        ["utilisation of the link", "–", f"{100 * use.least:g} percentage points"],
+    ]
+    return markdown_table(["figure", "relative limit", "absolute limit"], rows)
 
 
 def _percent(share: float) -> str:
@@ -159,7 +170,7 @@ def _percent(share: float) -> str:
 
 def _test(kernel: pl.DataFrame) -> str:
     """Return the sentence about the test of a miss."""
-    once, several = "by that of one further simulated run if Linux ran once", "by Welch's t"
+    once, several = "by that of one further simulated run if Linux ran once", "by Welch's t-test"
     smallest, largest = _seeds(kernel)
     if largest == 1:
         return once

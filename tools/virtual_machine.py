@@ -3,7 +3,7 @@
     python -m tools.virtual_machine setup
     python -m tools.virtual_machine run [--limit SECONDS] -- COMMAND …
 
-The machine is qemu's emulation of a processor whose clock counts its instructions, so that a busy
+The machine is qemu's emulation of a processor whose clock counts its instructions, so a busy
 host changes nothing; it needs neither root nor KVM. Its files are this machine's, read-only; /tmp,
 /run and $OUT can be written to, and $OUT is returned. It exists for BPF: User-mode Linux (`forebay
 guest setup`) has no BTF and no JIT, without which the kernel loads no program of Forebay.

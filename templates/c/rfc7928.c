@@ -1,6 +1,6 @@
 /* Your transport in the scenarios of RFC 7928, under each of these laws, or those that are named:
- * ./rfc7928 codel pie. Exit status 1 where it fails. With FOREBAY_RESULTS=results in the environment it
- * also writes results/rfc7928.json and results/rfc7928.xml, the latter as JUnit does. */
+ * ./rfc7928 codel pie. The exit status is 1 if a scenario fails. With FOREBAY_RESULTS=results in the
+ * environment it also writes results/rfc7928.json, and results/rfc7928.xml in the format of JUnit. */
 #include <forebay.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-#: A page shows how to use results that are there, so that None is not looked for; a name may stand
+#: A page shows how to use results that are there, so None is not looked for; a name may stand
 #: for something else in a later block.
 OPTIONS = (
     "--config-file=",

@@ -158,7 +158,7 @@ sysctls  = { "net.ipv4.tcp_slow_start_after_idle" = 0 }
 ```
 
 `--engine kernel` uses the whole table ([Set up the hosts](../howto/real-kernel.md#set-up-the-hosts)), and `--engine link` only `pcap`.
-Other engines ignore the table with a remark, so that one scenario runs on all of them.
+Other engines ignore the table with a remark, so one scenario runs on all of them.
 """
 
 LINK = """\

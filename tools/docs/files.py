@@ -173,7 +173,7 @@ VALIDATE = [
             ("scenario", "", "file of the scenario"),
             ("side", "", "`simulated` or `real`"),
             *KEYS[:3],
-            ("void", "", "True if the machine was late, so that the run does not count"),
+            ("void", "", "True if the machine was late, so the run does not count"),
         ],
         "each metric, and `short_goodput_bps`, the goodput of the short transfers, in bit/s",
     ),

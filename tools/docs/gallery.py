@@ -38,7 +38,7 @@ class Drawing:
     source : str
         The file that the command leaves, relative to the folder in which it runs.
     command : str
-        The last command that stands before the comment with `source`.
+        The last command before the comment with `source`.
     """
 
     page: Path

@@ -47,7 +47,7 @@ def laws() -> str:
         "It is generated from the declarations by `make docs`; `forebay laws NAME` prints the same.\n"
         "A range is in the unit of its row; `p` is packets.\n"
         "To *signal* a packet is to mark it if it is ECN-capable and its queue marks, and to drop it otherwise.\n"
-        "[References](references.md) has the sources in full, and [Extend Forebay](../contribute/extend.md#add-a-control-law) the steps to add a law.\n\n"
+        "Short names such as `pi-pd` are those of [References](references.md), which has the sources in full; [Extend Forebay](../contribute/extend.md#add-a-control-law) has the steps to add a law.\n\n"
     )
     return head + _sections(_native.laws())
 

@@ -37,21 +37,27 @@ impl<P: Packet> Band<P> {
         })
     }
 
+    /// Returns the properties of a packet that the law can see. `marks` is true if a signal may be a
+    /// CE mark.
     #[inline(always)]
-    fn meta(&self, packet: &P, sojourn: Span) -> PacketMeta {
-        let ecn = packet.ecn();
+    fn meta(marks: bool, packet: &P, sojourn: Span) -> PacketMeta {
         PacketMeta {
             bytes: packet.bytes(),
             flow: packet.flow(),
-            ecn,
-            // An ECN-capable packet is marked instead of dropped (RFC 3168 section 5).
-            signal: if self.ecn && ecn != Ecn::NotEct {
-                Signal::Mark
-            } else {
-                Signal::Drop
-            },
+            ecn: packet.ecn(),
+            signal: Self::signal(marks, packet),
             tcp: packet.tcp(),
             sojourn,
+        }
+    }
+
+    /// Returns how congestion is signalled on a packet: an ECN-capable one is marked instead of
+    /// dropped (RFC 3168 section 5).
+    #[inline(always)]
+    fn signal(marks: bool, packet: &P) -> Signal {
+        match marks && packet.ecn() != Ecn::NotEct {
+            true => Signal::Mark,
+            false => Signal::Drop,
         }
     }
 
@@ -106,18 +112,16 @@ impl<P: Packet> Band<P> {
             return self.overflow(now, packet, class, sink);
         }
         let bytes = packet.bytes();
+        // The packet joins the queue before it is judged, because most packets pass. The law sees
+        // only the view, which does not count the packet yet.
+        self.queue.push((packet, now));
         let mut is_queued = true;
         if self.law.watches_arrivals() {
-            let meta = self.meta(&packet, Span::ZERO);
-            // The packet joins the queue before it is judged, because most packets pass. The law
-            // sees only the view, which does not count the packet yet.
-            self.queue.push((packet, now));
-            let verdict = self.law.judge_arrival(now, &self.view, &meta);
+            let meta = || Self::meta(self.ecn, &packet, Span::ZERO);
+            let verdict = self.law.judge_arrival(now, &self.view, meta);
             if verdict != Verdict::Pass {
-                is_queued = self.signal_newest(verdict, meta.signal, now, class, sink);
+                is_queued = self.signal_newest(verdict, now, class, sink);
             }
-        } else {
-            self.queue.push((packet, now));
         }
         let view = &mut self.view;
         if is_queued {
@@ -133,7 +137,7 @@ impl<P: Packet> Band<P> {
     /// Drops an arrival that finds the buffer full.
     #[inline(never)]
     fn overflow(&mut self, now: Time, packet: P, class: u8, sink: &mut dyn Sink<P>) {
-        let meta = self.meta(&packet, Span::ZERO);
+        let meta = Self::meta(self.ecn, &packet, Span::ZERO);
         self.law.arrive(now, &self.view, &meta, false);
         sink.dropped(now, packet, DropReason::Overflow, class);
         self.stay_idle(now);
@@ -144,13 +148,15 @@ impl<P: Packet> Band<P> {
     fn signal_newest(
         &mut self,
         verdict: Verdict,
-        signal: Signal,
         now: Time,
         class: u8,
         sink: &mut dyn Sink<P>,
     ) -> bool {
-        let packet = (self.queue.pop_last())
-            .and_then(|(packet, _)| Self::act(verdict, signal, now, packet, class, sink));
+        let marks = self.ecn;
+        let packet = self.queue.pop_last().and_then(|(packet, _)| {
+            let signal = Self::signal(marks, &packet);
+            Self::act(verdict, signal, now, packet, class, sink)
+        });
         packet
             .map(|packet| self.queue.push((packet, now)))
             .is_some()
@@ -174,7 +180,7 @@ impl<P: Packet> Band<P> {
             self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
             let packet = match self.law.watches_departures() {
                 true => {
-                    let meta = self.meta(&packet, sojourn);
+                    let meta = Self::meta(self.ecn, &packet, sojourn);
                     let verdict = self.law.depart(now, &self.view, &meta);
                     Self::act(verdict, meta.signal, now, packet, class, sink)
                 }

@@ -1,5 +1,7 @@
 //! AQM laws: a law decides about packets and holds none.
 
+use std::any::Any;
+
 use forebay_units::{Bytes, Rate, Rng, SetPoint, Site, Span, Time};
 
 /// The decision of a law about a packet.
@@ -285,7 +287,7 @@ impl FluidStep {
 /// A discipline calls the hooks in order of time. A law acts on packets (`on_enqueue`,
 /// `on_dequeue`), on its own clock (`poll_timeout`, `handle_timeout`), or on both.
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
-pub trait Law: FluidLaw + Send {
+pub trait Law: FluidLaw + Send + Any {
     /// Returns true if the law judges or counts arrivals. A law that does not implement
     /// [`on_enqueue`](Law::on_enqueue) returns false, always, and saves a call per packet.
     fn watches_arrivals(&self) -> bool {

@@ -90,7 +90,7 @@ impl<C: Controller> Periodic<C> {
     }
 }
 
-impl<C: Controller> Law for Periodic<C> {
+impl<C: Controller + 'static> Law for Periodic<C> {
     fn on_enqueue(&mut self, _now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.controller.arrival(q, p);
         self.controller.judge(q, p, self.probability, rng)

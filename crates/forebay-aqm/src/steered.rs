@@ -53,9 +53,10 @@ impl Helm {
         *self.course() = Course::Hold(probability.clamp(0.0, 1.0));
     }
 
-    /// Lets a PID controller with these gains move each law's probability from now on, starting at
-    /// the controller's last output: `k_p` per packet, `k_i` per packet and second, `k_d` in
-    /// seconds per packet (pi-pd eq. 6).
+    /// Lets a PID controller determine the probability from now on (equation 6 of the PI-PD paper,
+    /// Ryu et al.). Each law has a controller of its own, which starts at the probability that it
+    /// last computed, or at zero. The gains are `k_p` per packet, `k_i` per packet and second, and
+    /// `k_d` in seconds per packet.
     pub fn control(&self, k_p: f64, k_i: f64, k_d: f64) {
         let gains = Coefficients::pid(k_p, k_i, k_d, self.interval.as_secs_f64());
         *self.course() = Course::Control(gains);

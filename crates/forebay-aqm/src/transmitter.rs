@@ -116,9 +116,7 @@ pub struct Transmitter {
 #[derive(Debug)]
 enum Pace {
     Constant {
-        rate: Rate,
-        /// The remainder of rounding to nanoseconds, which keeps the long-run rate exact.
-        remainder: u64,
+        serialiser: Serialiser,
         /// True if a packet is sent at the start of its transmission time, and not at the end.
         at_once: bool,
     },
@@ -286,8 +284,7 @@ impl Pace {
     /// Returns the state of an idle link with a constant rate.
     fn constant(rate: Rate, at_once: bool) -> Pace {
         Pace::Constant {
-            rate,
-            remainder: 0,
+            serialiser: Serialiser::new(rate, 0),
             at_once,
         }
     }
@@ -307,13 +304,10 @@ impl Pace {
     fn send_steadily(&mut self, now: Time, bytes: u32) -> (Time, Time) {
         match self {
             Pace::Constant {
-                rate,
-                remainder,
+                serialiser,
                 at_once,
             } => {
-                let (span, rest) = rate.transmission(bytes, *remainder);
-                *remainder = rest;
-                let due = now + span;
+                let due = now + serialiser.send(bytes);
                 match at_once {
                     true => (now, due),
                     false => (due, due),
@@ -331,7 +325,7 @@ impl Pace {
     /// Resets the rounding remainder at the end of a busy period.
     fn rest(&mut self) {
         match self {
-            Pace::Constant { remainder, .. } => *remainder = 0,
+            Pace::Constant { serialiser, .. } => serialiser.remainder = 0,
             Pace::Stepped(stepped) => stepped.pace.rest(),
             Pace::Bucket(_) | Pace::Recorded(_) => {}
         }
@@ -342,20 +336,66 @@ impl Pace {
     #[cold]
     fn set_rate(&mut self, now: Time, to: Rate, due: Option<Time>) -> Option<Time> {
         match self {
-            Pace::Constant {
-                rate, remainder, ..
-            } => {
+            Pace::Constant { serialiser, .. } => {
                 let Some(due) = due else {
-                    (*rate, *remainder) = (to, 0);
+                    *serialiser = Serialiser::new(to, 0);
                     return None;
                 };
-                let (span, rest) = rescaled(due.since(now), *rate, *remainder, to);
-                (*rate, *remainder) = (to, rest);
+                let Serialiser {
+                    rate, remainder, ..
+                } = *serialiser;
+                let (span, rest) = rescaled(due.since(now), rate, remainder, to);
+                *serialiser = Serialiser::new(to, rest);
                 Some(now + span)
             }
             Pace::Bucket(bucket) => bucket.set_rate(now, to),
             Pace::Recorded(_) | Pace::Stepped(_) => None,
         }
+    }
+}
+
+/// The times that packets take to enter a link with a constant rate. Most packets of a link have one
+/// size, so that the division is only done for a packet of another size than the last one.
+#[derive(Debug)]
+struct Serialiser {
+    rate: Rate,
+    /// The remainder of rounding to nanoseconds, which keeps the long-run rate exact.
+    remainder: u64,
+    /// The size of the last packet.
+    bytes: u32,
+    /// The time that it takes, rounded down, and the remainder of rounding it.
+    span: Span,
+    span_remainder: u64,
+}
+
+impl Serialiser {
+    fn new(rate: Rate, remainder: u64) -> Serialiser {
+        Serialiser {
+            rate,
+            remainder,
+            bytes: 0,
+            span: Span::ZERO,
+            span_remainder: 0,
+        }
+    }
+
+    /// Returns the time that a packet takes, like [`Rate::transmission`] with the remainder so far.
+    #[inline(always)]
+    fn send(&mut self, bytes: u32) -> Span {
+        if bytes != self.bytes {
+            self.divide(bytes);
+        }
+        // Both remainders are less than the rate, so that their sum is worth 1 ns at most.
+        let remainder = self.remainder + self.span_remainder;
+        let rounded_up = remainder >= self.rate.as_bps();
+        self.remainder = remainder - u64::from(rounded_up) * self.rate.as_bps();
+        self.span + Span::from_nanos(u64::from(rounded_up))
+    }
+
+    #[inline(never)]
+    fn divide(&mut self, bytes: u32) {
+        self.bytes = bytes;
+        (self.span, self.span_remainder) = self.rate.transmission(bytes, 0);
     }
 }
 

@@ -85,7 +85,7 @@ impl<L: Law, T: Tuner<L>> Tuned<L, T> {
     }
 }
 
-impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
+impl<L: Law, T: Tuner<L> + 'static> Law for Tuned<L, T> {
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         let verdict = self.law.on_enqueue(now, q, p, rng);
         self.tuner.arrival(now, &mut self.law);

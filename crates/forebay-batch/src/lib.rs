@@ -85,7 +85,7 @@ pub struct Job {
     pub seed: u64,
 }
 
-/// The control of one run, which ends it from outside and tells its law of that.
+/// The control of one run, which ends the run from outside and interrupts its law.
 #[derive(Default)]
 pub struct Control {
     watch: Watch,
@@ -124,7 +124,7 @@ impl Control {
 
     fn cancel(&self) {
         self.watch.cancel.store(true, Relaxed);
-        // Outside the lock: a call may wait for what the run holds.
+        // The call is made outside the lock, because it may wait for a lock that the run holds.
         let interrupts = lock(&self.interrupts).clone();
         for interrupt in interrupts {
             interrupt();
@@ -318,7 +318,7 @@ impl Shared {
             let end = Time::ZERO + self.jobs[job].scenario.duration;
             self.controls[job].watch.set_now(end);
         }
-        // Last, so that whoever sees `done` finds every result.
+        // This comes last, so that a caller that sees `done` finds every result.
         self.left.fetch_sub(1, Release);
     }
 

@@ -36,7 +36,7 @@ pub struct CSettings {
     pub law: *const c_char,
     /// The parameters of the law, each as KEY=VALUE; the list ends with a null pointer, or is null.
     pub params: *const *const c_char,
-    /// The discipline; null is that of the law.
+    /// The discipline; null selects the law's default discipline.
     pub queue: *const c_char,
     /// The rate of the link.
     pub rate: *const c_char,

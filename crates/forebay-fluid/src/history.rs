@@ -62,16 +62,16 @@ impl Line {
     }
 }
 
-/// Segments to make room for at first.
+/// Number of segments for which memory is reserved at first.
 const SOME: usize = 1024;
 
 /// Segments in order of time, without gaps.
 pub struct History {
     segments: Vec<Segment>,
-    /// Nobody looks further back than this.
+    /// Age in seconds beyond which no sender looks up a value.
     reach_s: f64,
-    /// Places of the last looks, at rates and at probabilities: looks move forward, unless a round
-    /// trip grows faster than time passes.
+    /// Segments of the last look-ups of rates and of probabilities: look-ups move forward, unless a
+    /// round trip grows faster than time passes.
     rate_at: usize,
     line_at: usize,
 }
@@ -101,7 +101,8 @@ impl History {
     /// Appends a segment.
     pub fn push(&mut self, segment: Segment) {
         if self.segments.len() == self.segments.capacity() {
-            // Room is made by forgetting first, so that all of it stays in the cache.
+            // Old segments are dropped before more memory is taken, so that all segments stay in
+            // the cache.
             let old = segment.start_s - self.reach_s;
             let forgotten = self.segments.partition_point(|known| known.end_s < old);
             if forgotten > SOME / 2 {
@@ -153,7 +154,7 @@ impl History {
             };
         }
         let per_length = 1.0 / (to_s - from_s);
-        // ∫p du and ∫p·(2u − 1) du over u from 0 to 1, the latter by Simpson's rule, which is exact
+        // ∫p du and ∫p·(2u − 1) du over u from 0 to 1, the second by Simpson's rule, which is exact
         // for a product of lines.
         let (mut mean, mut moment) = (0.0, 0.0);
         let last = self.segments.len() - 1;
@@ -177,7 +178,7 @@ impl History {
                 break;
             }
         }
-        // Within what a probability can be.
+        // The line is limited to the range of a probability.
         let most = mean.min(1.0 - mean).max(0.0);
         let half = (3.0 * moment).clamp(-most, most);
         Line {

@@ -1,11 +1,12 @@
 //! The integration: classical Runge–Kutta of order four, delays by cubic interpolation of the past.
 //!
-//! A step is as long as its error allows ([`Pace`]): the rule of order three that its stages and
-//! its end give is h/6·(k₄ − k₅) away. It ends at a tick of a law, at a change, one round trip
-//! after a change, and where a queue runs empty or full or begins to grow. A sampled law's
-//! probability jumps at its ticks; when the jumps reach a sender, the step does not end, but sees
-//! a line of the same mean and first moment ([`History::line`](crate::history::History::line)).
-//! Rows of the trace are read from the cubic through the ends of a step.
+//! A step is as long as its error allows ([`Pace`]); the error is estimated by h/6·(k₄ − k₅), the
+//! difference from the rule of order three that the stages and the end of the step give. A step
+//! ends at a tick of a law, at a change, one round trip after a change, and where a queue becomes
+//! empty or full or begins to grow. A sampled law's probability jumps at its ticks; when the jumps
+//! reach a sender, the step does not end; the sender then sees a line of the same mean and first
+//! moment ([`History::line`](crate::history::History::line)). Rows of the trace are read from the
+//! cubic through the ends of a step.
 
 use forebay_units::{ParamError, Span, Time};
 
@@ -26,8 +27,8 @@ pub fn run(model: &Model) -> Result<Trace, ParamError> {
     Ok(trace.expect("nothing ends it early"))
 }
 
-/// Runs the model as long as `goes_on`, which hears of the time after each step; `None` if it ended
-/// the run.
+/// Runs the model as long as `goes_on` returns true, which is called with the time after each step;
+/// returns `None` if `goes_on` ended the run.
 ///
 /// # Errors
 /// As [`run`].
@@ -42,7 +43,7 @@ pub fn run_while(
 /// Shortest step before a jump; clocks are in nanoseconds.
 const NEAR_S: f64 = 2e-9;
 
-/// Steps no shorter than this look for where a queue leaves its piece.
+/// Shortest step for which the moment at which a queue leaves its piece is searched for.
 const LOCATED: Span = Span::from_nanos(200);
 
 /// Shares of packets without a signal.
@@ -57,7 +58,7 @@ struct Engine<'a> {
     model: &'a Model,
     system: System,
     pace: Pace,
-    /// Windows, then queues, then what senders know beside their windows.
+    /// Windows, then queues, then the senders' other state variables.
     state: Vec<f64>,
     /// Scratch: the state at the end of a step.
     after: Vec<f64>,
@@ -65,9 +66,9 @@ struct Engine<'a> {
     slopes: [Slopes; 5],
     /// The scale of the error of each state.
     floors: Vec<f64>,
-    /// Scratch: the queues that a step leads to, by bounds or without.
+    /// Scratch: queue lengths at the end of a step, with and without their bounds.
     led_to: Vec<f64>,
-    /// Scratch: up to when each class sees the past.
+    /// Scratch: the time up to which each class sees the past.
     observed_to_s: Vec<f64>,
     /// Scratch: by queue, share of packets without a signal at both ends of a step.
     kept: Vec<[Kept; 2]>,
@@ -161,7 +162,7 @@ impl<'a> Engine<'a> {
     fn step(&mut self, now: Time, until: Time) -> Time {
         let (feedback_s, shortest_s) = self.feedback_s();
         let left_s = until.since(now).as_secs_f64();
-        // Nothing may be needed that has yet to be computed.
+        // The step must not need values that are not computed yet.
         let most_s = self.pace.step_s(feedback_s).min(shortest_s);
         // Even steps up to the end.
         let mut end = until;
@@ -232,7 +233,8 @@ impl<'a> Engine<'a> {
         error
     }
 
-    /// Takes the step that was tried: tells the laws, and keeps it for the senders.
+    /// Accepts the step that was tried: shows its packets to the laws, and keeps it for the
+    /// senders.
     fn accept(&mut self, start: Time, end: Time) {
         self.pass_queues(start, end);
         self.keep_history(start.as_secs_f64(), end.as_secs_f64());
@@ -243,7 +245,7 @@ impl<'a> Engine<'a> {
         self.keep_rounds();
     }
 
-    /// Tells each queue's law what has passed through it, and notes it.
+    /// Shows each queue's law the packets that passed the queue, and records them.
     fn pass_queues(&mut self, start: Time, end: Time) {
         let h = end.as_secs_f64() - start.as_secs_f64();
         let classes = self.system.sources.len();
@@ -265,7 +267,7 @@ impl<'a> Engine<'a> {
                     integral(h, |stage: usize| of(&self.slopes[stage].entering[v][n]))
                 };
                 let own_admitted = own(|it| it.admitted);
-                // Who finds no room is drawn evenly from those that come.
+                // The packets that find no room are distributed evenly over those that arrive.
                 let no_room = if admitted > 0.0 {
                     overflowed * own_admitted / admitted
                 } else {
@@ -347,7 +349,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Lets senders see the jumps that have reached them, and turnovers end.
+    /// Lets senders see the jumps that have reached them, and ends turnovers.
     fn see_jumps(&mut self, now: Time) {
         for source in &mut self.system.sources {
             if source.seen == source.jumps_s.len() && source.turnover.is_none() {

@@ -1,6 +1,7 @@
 //! The fluid model of TCP and AQM, integrated around the real law object.
 //!
-//! Misra, Gong and Towsley (2000), as linearised in pi-pd eq. (1) and staqm section II: for a
+//! The equations are those of Misra, Gong and Towsley (2000); equation (1) of the PI-PD paper (Ryu
+//! et al.) and section II of the self-tuning paper (`forebay cite staqm`) linearise them. For a
 //! class i of N_i flows with window W_i over bottlenecks v of queue q_v, capacity C_v,
 //!
 //! ```text
@@ -9,15 +10,16 @@
 //! dq_v/dt = Σ_i N_i·x_i − C_v                         within 0 ≤ q_v ≤ B_v
 //! ```
 //!
-//! with p_i the probability that one of the queues on the way signals. The model leaves timeouts
-//! and slow start out. Beyond the paper: a signal that drops keeps its packets out of the queue;
-//! the packets that leave a queue reach the next one; delayed ACKs halve the growth; and
-//! [`Windows::Sawtooth`] describes windows more closely, on the clock of their ACKs. Other senders
-//! than Reno have equations of their own for W ([`Sender`]).
+//! with p_i the probability that one of the queues on the way signals. The model does not include
+//! timeouts and slow start. In addition to the paper: a signal that drops keeps its packets out of
+//! the queue; the packets that leave a queue reach the next one; delayed ACKs halve the growth; and
+//! [`Windows::Sawtooth`] describes windows more closely, on the clock of their ACKs. Senders other
+//! than Reno have their own equations for W ([`Sender`]).
 //!
 //! The law is the object that the packet engine runs. It is called as a FIFO queue calls it, once
 //! for each packet of the fluid and on its own clock (`port.rs`), and the model reads its
-//! [`intensity`](forebay_aqm::Law::intensity); for a law that has none it counts verdicts.
+//! [`intensity`](forebay_aqm::Law::intensity); for a law without an intensity, the model counts
+//! verdicts.
 //!
 //! [`from_scenario`] turns a scenario and a law into a [`Model`]; [`run`] integrates it to a
 //! [`Trace`] of real numbers; and [`observed`] converts that into the

@@ -271,7 +271,7 @@ impl Model {
                 positive("step".into(), step.as_secs_f64(), "seconds")?;
                 (step, "step")
             }
-            // A step is a good part of the shortest round trip, or more where little happens.
+            // A step is a large part of the shortest round trip, or longer where little changes.
             Step::Auto { .. } => {
                 let rtts = self.classes.iter().map(|class| class.rtt);
                 (rtts.min().unwrap_or(self.duration), "duration")

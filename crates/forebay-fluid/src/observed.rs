@@ -1,7 +1,7 @@
 //! The conversion of a fluid run to whole packets, so that metrics, figures and tables treat it like
 //! any other run.
 //!
-//! The fraction of a packet is carried over to the next row, so that means and sums are those of the
+//! The fraction of a packet is carried over to the next row, so means and sums are those of the
 //! fluid: a constant queue of 20.3 packets is 20 in most rows and 21 in some. All flows of a class get
 //! the same goodput. There are no transfers and no retransmissions.
 //!
@@ -207,11 +207,11 @@ fn delivered(scenario: &Scenario, trace: &Trace) -> (Vec<FlowTotals>, Goodput) {
     (flows.collect(), goodput.finish())
 }
 
-/// A flow as a member of its class.
+/// A flow, identified within its class.
 struct Flow {
     traffic: usize,
     class: usize,
-    /// Its number among the flows of the class, and their number.
+    /// The number of the flow within its class, and the number of flows of the class.
     place: (u64, u64),
     payload_bytes: u64,
 }

@@ -1,7 +1,7 @@
 //! A law at a queue of fluid, which calls it as a FIFO would.
 //!
-//! Packet n of the fluid arrives when n packets' worth has flowed in since the start, and
-//! leaves when as much has flowed out. None is left out, so laws that average per packet, count or
+//! Packet n of the fluid arrives when n packets' worth has flowed in since the start, and leaves
+//! when as much has flowed out. No packet is left out, so laws that average per packet, count or
 //! estimate see every packet, evenly spread. Queue lengths are rounded to whole packets (and
 //! bytes), as laws see them.
 
@@ -13,7 +13,7 @@ use forebay_units::{Rate, Rng, Span, Time};
 
 use crate::model::Bottleneck;
 
-/// A probability that moves by more than this part in a step jumps.
+/// Relative change of a probability in a step above which the change counts as a jump.
 const SMOOTH: f64 = 0.2;
 
 /// A queue of fluid and its law.
@@ -35,7 +35,8 @@ pub struct Port {
     owed: f64,
     /// Probability now.
     pub probability: f64,
-    /// Its slope, per second, where it moves evenly; and since when.
+    /// The slope of the probability per second while it changes evenly, and the time from which it
+    /// holds.
     trend: f64,
     since_s: f64,
 }
@@ -74,7 +75,7 @@ pub struct Passed {
 
 impl Passed {
     /// Ends of the line that has the mean and the first moment of the queue: a law that averages
-    /// finds by it what it would find by the cubic through values and slopes.
+    /// gets the same result from this line as from the cubic through values and slopes.
     fn mean_line(&self) -> [f64; 2] {
         let [first, last] = self.queue_pkts;
         let length_s = self.end.since(self.start).as_secs_f64();
@@ -209,8 +210,8 @@ impl Port {
             self.probability = p;
             return [before, p];
         }
-        // Signals over arrivals: the flows get as many signals as the law gave. A signal for a
-        // packet of which only a part has arrived in this step waits for the rest.
+        // The probability is signals over arrivals: the flows get as many signals as the law gave.
+        // A signal for a packet of which only a part has arrived in this step waits for the rest.
         self.owed += signals;
         self.probability = if step.arrived > 0.0 {
             (self.owed / step.arrived).min(1.0)
@@ -309,7 +310,7 @@ mod tests {
     use forebay_units::Bytes;
     use std::sync::{Arc, Mutex};
 
-    /// Keeps how far departures lag behind arrivals, at most.
+    /// Keeps the largest lag of departures behind arrivals.
     #[derive(Clone, Default)]
     struct Lag {
         counts: Arc<Mutex<(i64, i64)>>,
@@ -340,7 +341,7 @@ mod tests {
             rate: Rate::from_bps(100_000_000_000),
             packet: Bytes(100),
             buffer_pkts: 1e6,
-            // Which law is asked for does not matter: the port gets its own.
+            // The law of the scenario does not matter here, because the port gets its own.
             law: LawChoice::of(&LAWS[0], Vec::new()).unwrap(),
         };
         let law = Lag::default();

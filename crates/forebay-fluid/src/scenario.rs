@@ -14,8 +14,8 @@ use crate::step::Step;
 /// One law of a scenario.
 ///
 /// Flows of one traffic that share an RTT and come and go together become a class. A start (or
-/// stop) drawn at random falls in the middle of its range. To the RTT come the times that a
-/// packet takes to pass the links of its path and its access links.
+/// stop) drawn at random falls in the middle of its range. The RTT also includes the transmission
+/// times of a packet on the links of its path and on its access links.
 ///
 /// # Errors
 /// The key that the model cannot express: traffic other than ftp, packets of several sizes,
@@ -196,7 +196,7 @@ fn link_change(
     }
 }
 
-/// Returns the RTTs with these delays of the links: the access links stay as they are, so that RTTs
+/// Returns the RTTs with these delays of the links: the access links stay as they are, so RTTs
 /// move by twice the difference.
 fn rtt_changes<'a>(
     at: Time,
@@ -279,7 +279,8 @@ fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u3
     ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Returns the growth per acknowledged window. Linux's senders count packets, the others ACKs.
+/// Returns the growth per acknowledged window. Linux's senders count packets, all other senders
+/// ACKs.
 fn growth_pkts_per_rtt(tcp: &Tcp) -> f64 {
     if tcp.delayed_ack && !tcp.sender.counts_packets {
         0.5

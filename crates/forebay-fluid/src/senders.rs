@@ -1,7 +1,7 @@
-//! The senders that the fluid knows: how windows grow, and what a signal does to them.
+//! The senders of the fluid model: how windows grow, and how a signal changes them.
 //!
 //! Each has the equations that were published, and a closer description of the same packets
-//! ([`Windows`]). A sender without a published fluid model is not here.
+//! ([`Windows`]). Senders without a published fluid model are not included.
 
 mod cubic;
 mod reno;
@@ -14,16 +14,16 @@ pub use reno::SPREAD;
 pub enum Windows {
     /// The published equations: every flow has the mean window, and grows with any number of ACKs.
     Smooth,
-    /// With six things that TCP does and the published equations leave out.
+    /// The equations with six effects that the published ones leave out.
     ///
-    /// ACKs are its clock: the rate is n/R + dn/dt, n being the packets in flight, so that the
-    /// packets on the way are conserved (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans.
-    /// Automatic Control 54(3), 2009). After a reduction, some ACKs let nothing go
+    /// A sender sends as ACKs arrive: the rate is n/R + dn/dt, where n are the packets in flight,
+    /// so the packets in flight are conserved (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE
+    /// Trans. Automatic Control 54(3), 2009). After a reduction, some ACKs release no packet
     /// ([`Reduction`]).
     ///
-    /// A sender sends the whole packets of its window, half a packet less than W on average. It
-    /// grows with the ACKs that come back without a signal. Flows of one class are at different
-    /// points of their sawtooth, and signals mostly hit large windows: see [`SPREAD`], and
+    /// A sender sends the whole packets of its window, half a packet less than W on average. Its
+    /// window grows only with ACKs that carry no signal. Flows of one class are at different points
+    /// of their sawtooth, and signals mostly hit large windows: see [`SPREAD`], and
     /// `senders/cubic.rs`. For a round trip after a signal, a flow does not grow and does not
     /// answer another signal.
     Sawtooth,
@@ -49,7 +49,7 @@ impl Windows {
 /// The rule by which a window grows and is reduced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WindowControl {
-    /// A packet per round trip, and half for a signal (RFC 5681).
+    /// Grows by a packet per round trip, and is halved for a signal (RFC 5681).
     Reno,
     /// RFC 9438. `above` is α of the Reno-friendly window once it is past the window before the
     /// last reduction: 1 in the RFC, and in Linux as below it, 8/15.
@@ -148,7 +148,7 @@ pub(crate) struct Flow<'a> {
     pub per_rtt: f64,
     /// Growth of Reno in a round trip; half of it with delayed ACKs.
     pub growth_pkts_per_rtt: f64,
-    /// x and p one round trip ago: what this moment's ACKs tell.
+    /// x and p one round trip ago, which the ACKs of this moment report.
     pub sent: f64,
     pub probability: f64,
     /// The sender's state variables other than its window.
@@ -235,9 +235,9 @@ impl Equations {
     }
 }
 
-/// Returns the time from a packet to what its signal does to the packets in flight, in round trips.
-/// (Growth is not late; but growth and reductions balance, so that only the lag of the probability
-/// between them shows.)
+/// Returns the time from a packet until its signal changes the packets in flight, in round trips.
+/// (Growth has no such delay; but growth and reductions balance, so only the delay of the
+/// probability matters.)
 pub(crate) fn feedback_rtts(sender: Sender, windows: Windows) -> f64 {
     match (windows, sender.reduction, sender.control) {
         (Windows::Smooth, ..) => 1.0,

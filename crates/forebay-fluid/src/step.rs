@@ -99,7 +99,7 @@ impl Pace {
             return true;
         }
         let share = error / self.tolerance;
-        // A step that something else cut short says little of longer ones.
+        // A step that ended early for another reason says little about longer steps.
         if share <= 1.0 && step_s * MOST_TIMES <= self.wanted_s {
             return true;
         }

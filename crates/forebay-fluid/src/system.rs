@@ -1,8 +1,8 @@
 //! The right-hand side: slopes of windows and queues at one moment.
 //!
-//! Whether a link is busy and whether a buffer is full is found at the start of a step and holds
-//! through it, so that all its stages are of one smooth piece; [`System::left`] tells where the
-//! piece ends.
+//! Whether a link is busy, and whether a buffer is full, is determined at the start of a step and
+//! assumed throughout it, so that all stages of the step belong to one smooth piece of the
+//! right-hand side; [`System::left`] returns where the piece ends.
 
 use std::ops::Range;
 
@@ -30,10 +30,10 @@ pub struct Source {
     pub jumps_s: Vec<f64>,
     /// Number of these jumps that the sender has reached.
     pub seen: usize,
-    /// The last one seen, and just before the next: all stages of a step look at one side of a
-    /// jump, in spite of rounding.
+    /// The time of the last jump seen, and the time just before the next: all stages of a step are
+    /// on the same side of a jump, in spite of rounding.
     pub between_s: (f64, f64),
-    /// Up to when the sender has seen the past, so that it sees all of it once.
+    /// The time up to which the sender has seen the past, so that it sees every part of it once.
     pub observed_to_s: Option<f64>,
     /// Signals per packet that it sees during a step.
     pub sees: Line,
@@ -45,13 +45,13 @@ pub struct Source {
 /// those that leave pass the queue during one, in the order in which they were sent.
 #[derive(Clone, Copy)]
 pub struct Turnover {
-    /// Rate at which the packets in flight increase; below zero where flows left.
+    /// Rate at which the packets in flight increase; negative after flows have left.
     pub pkts_per_s: f64,
     pub until: Time,
 }
 
 impl Turnover {
-    /// Returns the packets that N·n counts before they are on the way: D.
+    /// Returns D, the packets that N·n counts although they are not in flight yet.
     pub fn pkts_early(&self, now_s: f64) -> f64 {
         self.pkts_per_s * (self.until.as_secs_f64() - now_s).max(0.0)
     }
@@ -183,8 +183,8 @@ pub struct ClassState {
     /// Rate of one flow, and its slope but for that of dW/dt.
     pub rate: f64,
     pub rate_slope: f64,
-    /// Packets of the class that have passed the queues up to here; behind the last queue, those
-    /// delivered.
+    /// Packets of the class that have passed the queues so far; behind the last queue, these are
+    /// the delivered packets.
     pub passing_on: f64,
 }
 
@@ -216,7 +216,7 @@ pub struct Moment {
     pub part: f64,
 }
 
-/// Classes and queues, and how they move each other.
+/// The equations of classes and queues.
 pub struct System {
     pub sources: Vec<Source>,
     pub queues: Vec<Queue>,
@@ -347,8 +347,8 @@ impl System {
             class_state.rate = source.class.windows.in_flight(window) * class_state.per_rtt;
             class_state.passing_on = source.flows * class_state.rate;
             if source.class.windows == Windows::Sawtooth {
-                // An ACK lets a packet go, and so does a window that grows. A window that shrinks
-                // by n holds the packets of n ACKs back.
+                // An ACK releases a packet, and so does a window that grows. A window that shrinks
+                // by n holds back the packets of n ACKs.
                 let own = source.own.clone();
                 let own_slopes = &mut own_slopes[own.start - first_own..own.end - first_own];
                 let states = &state[own];
@@ -356,7 +356,8 @@ impl System {
                     source.window_slope(now_s, at.part, window, states, class_state, own_slopes);
                 class_state.rate = (class_state.rate + window_slopes[i]).max(0.0);
                 class_state.passing_on = source.flows * class_state.rate;
-                // Without a queue R stays, and no rate waits for ACKs in a new mixture.
+                // Without a queue, R does not change, and no rate depends on ACKs of another mix of
+                // classes.
                 if let (Some(turnover), true) = (source.turnover, queueing_s > 0.0) {
                     class_state.passing_on += turnover.rate(now_s, class_state.per_rtt);
                 }
@@ -475,7 +476,7 @@ fn near_pkts(queue: &Queue) -> f64 {
     1e-6 + 1e-7 * queue.buffer_pkts
 }
 
-/// Holds what a step from `before` has found within what it can be.
+/// Limits the state after a step from `before` to its valid range.
 pub fn hold(system: &System, before: &[f64], state: &mut [f64]) {
     let (windows, rest) = state.split_at_mut(system.sources.len());
     let (queues_pkts, own) = rest.split_at_mut(system.queues.len());

@@ -93,7 +93,7 @@ pub struct Halving {
 }
 
 /// Runs the model at its step and at half of it; the difference estimates the error of the step size.
-/// An unstable loop amplifies any difference, so that the estimate means little there.
+/// An unstable loop amplifies any difference, so the estimate means little there.
 ///
 /// # Errors
 /// If [`run`] fails.

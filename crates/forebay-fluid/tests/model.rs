@@ -203,7 +203,7 @@ fn ack_clocked_packets_are_conserved() {
 
 #[test]
 fn packets_of_flows_that_leave_drain_in_one_round_trip() {
-    // Windows at their limit of 16, so that 15.5 packets are in flight. 10 of 70 flows leave a
+    // Windows at their limit of 16, so 15.5 packets are in flight. 10 of 70 flows leave a
     // queue of 335 packets: it falls by 155, evenly, in a round trip of 0.2 s + 335/C. Then they
     // come back.
     let mut model = sawtooth(law("droptail", &[]));

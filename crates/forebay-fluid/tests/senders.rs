@@ -166,7 +166,7 @@ fn drops_halve_a_scalable_window() {
 
 #[test]
 fn a_coupled_law_marks_l4s_by_the_root() {
-    // RFC 9332 section 2.1: p_C = p'² and p_L = k·p', k = 2, so that √(2/p_C) = W_C, and the L4S
+    // RFC 9332 section 2.1: p_C = p'² and p_L = k·p', k = 2, so √(2/p_C) = W_C, and the L4S
     // windows are y/p_L.
     let given = vec![("target".into(), Value::Text("20ms".into()))];
     let law = LawChoice::of(laws::find("pi2").unwrap(), given).unwrap();

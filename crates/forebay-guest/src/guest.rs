@@ -121,7 +121,7 @@ fn boot() -> io::Result<PathBuf> {
     // namespaces does not have this file.
     let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
     host(&run, RUN, MsFlags::empty())?;
-    // Other runs use the same tools, so that programs of this run must not change them.
+    // Other runs use the same tools, so programs of this run must not change them.
     host(&tools, TOOLS, MsFlags::MS_RDONLY)?;
     Ok(PathBuf::from(RUN))
 }
@@ -200,7 +200,7 @@ enum GuestBottleneck {
     Kernels(Box<Kernels>),
 }
 
-/// Returns the MTU of the two TUN devices beside a queue of this workspace.
+/// Returns the MTU of the two TUN devices around a queue of this workspace.
 fn our_mtu(scenario: &Scenario) -> u64 {
     scenario.packet().0.max(crate::limits::LEAST_PACKET_BYTES)
 }

@@ -1,6 +1,6 @@
 //! Runs of a scenario on the real Linux kernel, in a guest of User-mode Linux.
 //!
-//! User-mode Linux runs here with time travel: its processor is infinitely fast, so that the
+//! User-mode Linux runs here with time travel: its processor is infinitely fast, so the
 //! guest's clock advances only with its timers and packets. A run is therefore deterministic, and
 //! does not depend on the speed of the machine.
 //!
@@ -13,7 +13,7 @@
 //!    Where the kernel does not have the law, the queue is one of [`forebay_aqm`] between two TUN
 //!    devices.
 //! 3. The host makes a [`forebay_trace::RunTrace`] from the files of the guest ([`trace()`]), with
-//!    the same code that serves simulations, so that the metrics are comparable.
+//!    the same code that serves simulations, so the metrics are comparable.
 //!
 //! # Example
 //!

@@ -22,8 +22,8 @@ pub struct Orders {
     pub without_own_laws: bool,
     /// The link of the scenario, the link that replaces it, and the size of a packet in bytes.
     pub link: Option<(Place, Place, u64)>,
-    /// The names of the scenario's files. The contents are beside the orders, in files that are
-    /// named by number.
+    /// The names of the scenario's files. The contents are in the folder of the orders, in files
+    /// that are named by number.
     pub files: Vec<String>,
     /// The values of the sweep's keys at the point, in the order of the keys.
     pub row: Vec<Json>,
@@ -148,7 +148,7 @@ impl Orders {
     /// the scenario's file with a number.
     ///
     /// # Errors
-    /// The scenario is wrong. The host has read it before, so that an error means that host and
+    /// The scenario is wrong. The host has read it before, so an error means that host and
     /// guest have different versions.
     pub fn read(
         &self,

@@ -292,7 +292,7 @@ fn goodput(
     let mut totals = outcome.totals.clone();
     for (row, bytes) in unseen(scenario, packets) {
         let flow = first[usize::from(row.traffic)].saturating_add(row.flow as usize);
-        // Each row counts from the start of the run, so that the packet belongs to all rows that
+        // Each row counts from the start of the run, so the packet belongs to all rows that
         // end
         // after it has left.
         let after = row.left.as_nanos().div_ceil(interval.as_nanos()).max(1) - 1;

@@ -422,8 +422,9 @@ proptest! {
     }
 }
 
-/// TCP under each law in Rust, with the kernel's beside it at every event. The time of a packet is
-/// not whole, so that no idle time is a whole number of them, of which rounding may leave one out.
+/// TCP under each law in Rust, in lockstep with the kernel's law at every event. The time of a
+/// packet is not whole, so that no idle time is a whole number of them, of which rounding may leave
+/// one out.
 #[test]
 fn both_laws_agree_in_simulations() {
     const SCENARIO: &str = r#"

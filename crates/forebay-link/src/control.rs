@@ -47,7 +47,7 @@ impl Control {
     /// Another file or a live socket is at `path`, or the socket cannot be bound there.
     pub fn at(path: &Path) -> Result<Control, ParamError> {
         let bind = || {
-            // Only this user may connect. The process still has one thread, so that the mask
+            // Only this user may connect. The process still has one thread, so the mask
             // affects no
             // other file.
             let former_mask = umask(Mode::from_bits_truncate(0o177));
@@ -132,7 +132,7 @@ fn answer(stream: &UnixStream, hand: &Mutex<Hand>, shared: &Shared) -> io::Resul
             return Ok(());
         }
         if !line.ends_with('\n') {
-            // The line is too long or incomplete, so that the rest of the stream has no request
+            // The line is too long or incomplete, so the rest of the stream has no request
             // either.
             return (&*stream).write_all(b"error request: the line has no end; expected at most 4096 bytes and a newline\n\n");
         }

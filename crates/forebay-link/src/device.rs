@@ -302,7 +302,7 @@ impl Device {
         };
         match sent {
             // The kernel refuses a malformed packet, and one that is not IP. A router would have
-            // forwarded byte to a host that discards byte.
+            // forwarded such a packet to a host that discards it.
             Ok(_) | Err(Errno::EINVAL) => Ok(()),
             Err(errno) => Err(errno),
         }

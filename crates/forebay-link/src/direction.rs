@@ -203,7 +203,7 @@ impl Direction {
                 return;
             }
             // Events at the same time have the same order as in the simulator. Nothing else happens
-            // to the queue before the next departure or sample, so that a link that is late handles
+            // to the queue before the next departure or sample, so a link that is late handles
             // all timers up to there at once, and the law can skip those that change nothing.
             if next == tick {
                 let until = sent.min(self.next_sample).min(now);
@@ -680,11 +680,12 @@ mod tests {
         assert!((p - 3e-4 * (49.0 - 12.0 - 20.0)).abs() < 1e-3, "{p}");
         let out = release_all(&mut link, &mut pool, minute + Span::from_secs(1));
         assert_eq!(out.len(), 50);
-        // The rate doubles at the start of the first packet, so that each takes half a millisecond.
+        // The rate doubles at the start of the first packet, so each takes half a millisecond.
         assert_eq!(out[49].at, minute + Span::from_millis(25));
     }
 
-    /// A link that was nearly stopped goes on at once when its rate is back, as Linux's tbf does.
+    /// A link that was nearly stopped continues at once when its rate rises again, as Linux's tbf
+    /// does.
     #[test]
     fn the_rest_of_a_packet_is_sent_at_the_new_rate() {
         let rate = Rate::from_bps(1000);

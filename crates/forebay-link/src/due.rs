@@ -17,7 +17,7 @@ pub struct Due {
     pub marked: bool,
     /// Bits that the link sent after the release before this one, up to the end of this one.
     pub link_bits: u64,
-    /// True if the link was idle before, so that the time since the release before says nothing
+    /// True if the link was idle before, so the time since the release before says nothing
     /// about its rate.
     pub after_idle: bool,
 }

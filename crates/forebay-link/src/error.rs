@@ -11,7 +11,7 @@ pub enum Error {
     /// An option has a value that is not valid.
     Input(ParamError),
     /// A system call failed, or this machine does not allow a link. The text is one line; it says
-    /// step to do where the user can do something.
+    /// what to do where the user can do something.
     Machine(String),
 }
 

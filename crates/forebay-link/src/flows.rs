@@ -9,11 +9,11 @@ use forebay_trace::FlowTotals;
 
 use forebay_packets::ip::{Flow, Headers, TCP};
 
-/// The largest number of flows that are data_flows. The link forwards further flows without
-/// counting them.
+/// The largest number of flows that are counted. The link forwards further flows without counting
+/// them.
 const MAX_FLOWS: usize = 1 << 16;
-/// The bytes that a flow must deliver within the window to be data_flows as a data flow. Flows with
-/// fewer are signalling, such as the control connection of a measurement or a DNS query, and do not
+/// The bytes that a flow must deliver within the window to count as a data flow. Flows with fewer
+/// bytes are signalling, such as the control connection of a measurement or a DNS query, and do not
 /// count for fairness.
 pub const MIN_FLOW_BYTES: u64 = 15_000;
 
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(flows.totals(|_| Some(0))[0].delivered_bytes, 51_000);
     }
 
-    /// The sender accepted the connection, so that the receiver's SYN acknowledges nothing.
+    /// The sender accepted the connection, so the receiver's SYN acknowledges nothing.
     #[test]
     fn a_download_that_reuses_ports_counts_from_its_own_start() {
         let mut flows = Flows::default();

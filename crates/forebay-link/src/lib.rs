@@ -117,8 +117,8 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 /// The programs that run at the ends of the link.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    /// The client's command. The run ends when it ends; without one, the run goes on until it is
-    /// stopped.
+    /// The client's command. The run ends when this command ends; without a command, the run goes
+    /// on until it is stopped.
     pub client: Option<Command>,
     /// The server's command. It is started first, and is ended when the run ends.
     pub server: Option<Command>,
@@ -131,7 +131,7 @@ pub struct Commands {
 /// two hosts.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// The end that the server is behind; the client is behind the other.
+    /// The end that the server is behind; the client is behind the other end.
     pub server_at: End,
     /// The program on the client's host.
     pub client: Command,
@@ -270,7 +270,7 @@ pub fn run(
         .collect::<Result<Vec<_>, Error>>()?;
     programs.iter_mut().for_each(RunningPrograms::go);
     let client = start(&commands.client, End::Client).transpose()?;
-    // No process is forked from here on, so that the watchers may start threads.
+    // No process is forked from here on, so the watchers may start threads.
     if let Some(attend) = attend {
         attend();
     }

@@ -117,7 +117,7 @@ fn mark(headers: &mut [u8]) {
         headers[1] |= 0b11 << 4;
         return;
     }
-    // `set_ce` checks the length of a whole packet, so that the length field must not promise more.
+    // `set_ce` checks the length of a whole packet, so the length field must not promise more.
     let length = [headers[2], headers[3]];
     headers[2..4].fill(0);
     set_ce(headers);

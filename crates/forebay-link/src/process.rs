@@ -196,7 +196,7 @@ impl Running {
 impl Drop for Running {
     /// Kills the command and the processes that it left behind.
     fn drop(&mut self) {
-        // Keepers that were forked later hold a copy of this socket, so that closing it alone would
+        // Keepers that were forked later hold a copy of this socket, so closing it alone would
         // not reach the keeper.
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = waitpid(self.keeper, None);
@@ -501,7 +501,7 @@ fn kill_descendants(spared: &HashSet<Pid>) {
             {
             }
         } else {
-            // The status of a spared child must be left to its own parent code.
+            // The status of a spared child must be left to the code that started this child.
             for child in children_of(&parents(), Pid::this()) {
                 if !spared.contains(&child) {
                     let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));

@@ -37,8 +37,8 @@ const WAYS: [&str; 2] = ["up", "down"];
 /// The factor by which a key press changes a rate or a set-point.
 const STEP: f64 = 1.1;
 
-/// The state of the view: the pictures that it shows, and the settings after the changes that its
-/// keys requests for.
+/// The state of the view: the pictures that it shows, and the settings after the changes that were
+/// requested by its keys.
 struct View {
     ways: [DirectionSettings; 2],
     /// The law that each direction started with, which returns after the keys have gone through all

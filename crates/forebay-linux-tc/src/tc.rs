@@ -109,7 +109,7 @@ pub struct Tc {
     words: Vec<String>,
     /// The values that were rounded.
     pub rounded: Vec<Rounded>,
-    /// True if the qdisc shapes to a rate of its own, so that it needs no shaper.
+    /// True if the qdisc shapes to a rate of its own, so it needs no shaper.
     pub shapes: bool,
 }
 

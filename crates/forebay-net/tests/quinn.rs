@@ -1,4 +1,4 @@
-//! A real transport over the network: quinn-proto beside 20 simulated CUBIC flows.
+//! A real transport over the network: quinn-proto in parallel with 20 simulated CUBIC flows.
 
 mod quic;
 

@@ -98,7 +98,7 @@ fn above(frame: &[u8], mut at: usize, mut next: usize) -> Option<usize> {
 }
 
 /// Returns the offset of the IP header after the MPLS label at `at`. The last label does not name
-/// the protocol, so that IP is recognised by its version (RFC 4928).
+/// the protocol, so IP is recognised by its version (RFC 4928).
 fn above_mpls(frame: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let label = frame.get(at..at + 4)?;

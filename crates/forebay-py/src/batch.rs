@@ -57,8 +57,8 @@ impl PyBatch {
         ""
     }
 
-    /// Ends the runs under way soon, starts no other, and interrupts laws in Python. A law that
-    /// catches the interruption needs further calls.
+    /// Tells the runs under way to end, starts no further run, and interrupts laws in Python. If a
+    /// law catches the interruption, this must be called again.
     fn cancel(&self) {
         self.batch.cancel();
     }
@@ -100,8 +100,8 @@ record! {
         link: String,
         /// Name to value; NaN where a metric does not apply.
         metrics: Py<PyDict>,
-        /// Name to column; all of one length. Empty, and the columns below None, for a run that
-        /// keeps only metrics: it should not make Python load numpy.
+        /// Columns by name, all of the same length. For a run that keeps only metrics, the mapping
+        /// is empty and the columns below are None, so that Python need not load numpy.
         samples: Py<PyDict>,
         /// Upper end of each bin of the queuing delay, s.
         delay_s: Option<Py<PyArray1<f64>>>,
@@ -109,7 +109,7 @@ record! {
         delay_packets: Option<Py<PyArray1<u64>>>,
         /// Index into the point's traffic, by flow that crosses the link.
         flow_traffic: Option<Py<PyArray1<u32>>>,
-        /// By flow, over the window of measurement.
+        /// Goodput of each flow over the measurement window.
         flow_goodput_bps: Option<Py<PyArray1<f64>>>,
         /// Classes of the queue; empty if it has none.
         classes: Vec<Py<ClassObserved>>,
@@ -153,9 +153,9 @@ record! {
         /// Index into the point's traffic.
         traffic: u32,
         flows: u32,
-        /// Row i covers the time from i to i + 1 times this.
+        /// The interval of a row: row i covers the time from i to i + 1 intervals.
         interval_s: f64,
-        /// The quantiles over the flows that the columns are, from 0 to 1; empty if there is a
+        /// The quantiles over the flows, from 0 to 1, one for each column; empty if there is a
         /// column for each flow.
         quantiles: Vec<f64>,
         /// Goodput in bit/s: a column for each quantile, or for each flow.
@@ -291,7 +291,7 @@ impl Observed {
         Ok(observed)
     }
 
-    /// Keeps all but the samples.
+    /// Drops the samples and keeps everything else.
     fn keep(&mut self, py: Python, link: LinkView) -> PyResult<()> {
         let (delay_s, delay_packets): (Vec<_>, Vec<_>) = link.delay_bins().unzip();
         let flow_traffic: Vec<_> = link.flows().map(|flow| flow.traffic).collect();

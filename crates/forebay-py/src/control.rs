@@ -16,10 +16,10 @@ use pyo3::types::{PyBool, PyDict, PyList, PyString};
 use crate::laws::{read_setting, text};
 use crate::ScenarioError;
 
-/// Parameters by their names; texts mean what they mean on the command line.
+/// Parameters by name; texts are read as on the command line.
 type Settings<'py> = Vec<(String, Bound<'py, PyAny>)>;
 
-/// Flows on a link, and TCP and the queue linearised there.
+/// An operating point of flows on a link, and TCP and the queue linearised at this point.
 #[pyclass(frozen, module = "forebay._native")]
 pub struct OperatingPoint(pub linear::OperatingPoint);
 
@@ -142,14 +142,13 @@ impl LawModel {
             .collect()
     }
 
-    /// Returns the goal or parameter that makes a designed loop slower where it is smaller, or
-    /// None.
+    /// Returns the goal or parameter whose smaller values make a designed loop slower, or None.
     #[getter]
     fn slowed_by(&self) -> Option<&'static str> {
         self.spec.slowed_by
     }
 
-    /// k of a law that couples the probabilities of classic flows and of those of L4S, or None.
+    /// Factor k of a law that couples the probabilities of classic and of L4S flows, or None.
     #[getter]
     fn coupling(&self) -> Option<f64> {
         self.law.theory()?.coupling()
@@ -199,7 +198,7 @@ impl LawModel {
         })
     }
 
-    /// Returns the law's model where this point's probability is needed, or None.
+    /// Returns the law's linear model at the equilibrium with this point's probability, or None.
     fn linear<'py>(
         &self,
         py: Python<'py>,
@@ -210,10 +209,10 @@ impl LawModel {
         found.map(|model| filter(py, &model)).transpose()
     }
 
-    /// Returns the law's design rule for a point at the wanted queue, packets as a number or a text
-    /// such as "15ms", where the link's flows need this probability (the point's own if None):
-    /// {gains, params, settings, notes}, or None where it has none. marked: the flows live on
-    /// marks.
+    /// Applies the law's design rule to a point and returns {gains, params, settings, notes}, or
+    /// None for a law without a design rule. `target` is the wanted queue, as a number of packets
+    /// or a text such as "15ms". `probability` is what the link's flows need; None takes that of
+    /// the point. `marked` is True if the flows respond to the share of marks.
     #[pyo3(signature = (point, target, goals, probability = None, *, marked = false))]
     fn design<'py>(
         &self,
@@ -320,7 +319,8 @@ pub fn known(kind: &str) -> PyResult<&'static LawSpec> {
     law_named(kind).map_err(|expected| fault(ParamError::new("law", format!("{kind:?}"), expected)))
 }
 
-/// Converts a parameter error to a `ScenarioError` with its key and what the key may be.
+/// Converts a parameter error to a `ScenarioError` with its key and the values that the key
+/// accepts.
 pub fn fault(error: ParamError) -> PyErr {
     let (text, file, line) = (error.to_string(), "", None::<usize>);
     ScenarioError::new_err((text, file, line, error.key, error.expected))
@@ -404,14 +404,15 @@ pub fn set_point_pkts(key: &str, text: &str, rate_bps: u64, packet_bytes: u64) -
     Ok(read.pkts(Rate::from_bps(rate_bps), Bytes(packet_bytes)))
 }
 
-/// 1/K_rc above which self-tuning is stable (staqm theorem 1), in seconds; inf where none is.
+/// Returns the time constant 1/K_rc, in seconds, above which self-tuning is stable (theorem 1 of
+/// the self-tuning paper, `forebay cite staqm`); inf if none is stable.
 #[pyfunction]
 pub fn critical_load_time_s(beta: f64, rtt_s: f64) -> f64 {
     self_tuning::critical_load_time_s(beta, rtt_s)
 }
 
-/// Returns an averaging law designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q,
-/// q_d}.
+/// Returns an averaging law designed for a network (appendix D of the self-tuning paper): {omega_g,
+/// k_red, l_red, w_q, q_d}.
 #[pyfunction]
 pub fn averaging_design<'py>(
     py: Python<'py>,

@@ -80,13 +80,14 @@ record! {
         burst_bytes: u64,
         /// Mean rate in bit/s of the recorded times at which it sends, and their length in s.
         trace: Option<(u64, f64)>,
-        /// One way: least and most, by flow.
+        /// Smallest and largest one-way delay of the flows.
         delay_s: (f64, f64),
         /// One of both.
         buffer_pkts: Option<u32>,
         buffer_bytes: Option<u64>,
         ecn: bool,
-        /// The law that it has whichever law is under test.
+        /// The link's own law, which it has whichever law is under test; None for the law under
+        /// test.
         law: Option<Py<LawInfo>>,
     }
 }
@@ -140,9 +141,9 @@ record! {
         /// Every parameter with its value, in the order of its table.
         params: Vec<(String, Py<PyAny>)>,
         target_pkts: Option<f64>,
-        /// The set-point where it is a delay.
+        /// The set-point if it is a delay, in s; None otherwise.
         target_s: Option<f64>,
-        /// The queue that holds it, as a scenario writes it; None for the default.
+        /// The queue that holds the law, as a scenario writes it; None for the default.
         queue: Option<String>,
         /// True if each flow has a queue of its own under the law.
         per_flow: bool,
@@ -193,9 +194,9 @@ record! {
         /// "off", "classic" (RFC 3168) or "l4s".
         ecn: String,
         pacing: bool,
-        /// Name of the file with its packets, where they came once.
+        /// Name of the file with the recorded packets; None for other kinds.
         file: Option<String>,
-        /// Frames of that file by what was made of them, where it is a capture.
+        /// Frames of that file, counted by how they were read, if it is a capture.
         frames: Option<Py<FrameCounts>>,
         /// Programs at both ends, and the files that they need; None and empty for other kinds.
         client: Option<String>,
@@ -207,7 +208,7 @@ record! {
 }
 
 record! {
-    /// Frames of a capture by what was made of them.
+    /// Frames of a capture, counted by how they were read.
     FrameCounts {
         frames: u64,
         /// Left out: no IP packet in them.
@@ -216,7 +217,8 @@ record! {
         too_short: u64,
         /// Left out: they have no time.
         without_time: u64,
-        /// Taken with the length of their IP header, which exceeds that of their record.
+        /// Frames whose length in the IP header exceeds that of their record; the length in the
+        /// header is used.
         longer_than_recorded: u64,
     }
 }
@@ -301,7 +303,7 @@ fn bounds_s(instant: &Instant) -> (f64, f64) {
 }
 
 record! {
-    /// A change at one time, to what is not None.
+    /// A change at one time; fields that are None do not change.
     #[derive(Default)]
     ChangeInfo {
         time_s: f64,
@@ -314,7 +316,7 @@ record! {
         buffer_pkts: Option<u32>,
         buffer_bytes: Option<u64>,
         flows: Option<u32>,
-        /// Name of the law, with its parameters that were given.
+        /// Name of the law, with the parameters that were given for it.
         aqm: Option<String>,
         params: Vec<(String, Py<PyAny>)>,
     }

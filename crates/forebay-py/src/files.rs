@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 /// The Python function that decompresses data files and reads their encoding.
 const DATA: (&str, &str) = ("forebay._base.input_file", "data");
 
-/// Gives `reading` what `read`, a function from a name to bytes or None, has of the files that the
-/// scenario names.
+/// Adds the contents of the files that the scenario names to `reading`; `read` is a function from a
+/// name to bytes or None.
 pub fn add(reading: &mut Reading, read: Option<&Bound<PyAny>>) -> PyResult<()> {
     let Some(read) = read else { return Ok(()) };
     let of_programs = reading.program_files();
@@ -26,8 +26,8 @@ pub fn add(reading: &mut Reading, read: Option<&Bound<PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-/// Returns the exception of Python with the facts of `error`: its file, line, key, and what the key
-/// may be.
+/// Returns the Python exception with the facts of `error`: file, line, key, and the values that the
+/// key accepts.
 pub fn refused(error: ScenarioError) -> PyErr {
     let (file, key) = (error.file().to_owned(), error.key().to_owned());
     let expected = error.expected().to_owned();

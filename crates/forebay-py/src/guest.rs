@@ -1,4 +1,4 @@
-//! Runs on the real kernel: what a guest is told, and what came of it.
+//! Runs on the real kernel: the orders for a guest, and the results that it leaves.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ fn guest_orders(
     let choice = choice.ok_or_else(|| PyIndexError::new_err("law"))?;
     orders.qdisc = qdisc(&at.scenario, choice).filter(|_| !ours);
     let json = serde_json::to_string(&orders).map_err(failed)?;
-    // A guest finds those of programs in the scenario's folder.
+    // A guest finds the files of programs in the scenario's folder.
     let of_programs = |name: &str| {
         let traffic = at.scenario.traffic.iter();
         let mut files = traffic.flat_map(|of| match &of.kind {
@@ -70,8 +70,9 @@ fn guest_orders(
     Ok((json, orders.qdisc.is_some(), files.collect()))
 }
 
-/// Returns the run that a guest has left in `folder`, and its outcome as JSON: what programs said,
-/// and the kernel's own counts. Raises RuntimeError where it left none, with the reason.
+/// Returns the run that a guest has left in `folder`, and its outcome as JSON: the outputs of
+/// programs, and the counts of the kernel. Raises RuntimeError with the reason if the guest left no
+/// run.
 #[pyfunction]
 #[pyo3(signature = (plan, point, law, seed, folder, user_cpu_s, *, kernels, samples=true))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]

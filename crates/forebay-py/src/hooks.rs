@@ -1,6 +1,5 @@
 //! The hooks of a law in Python while it runs: `python/forebay/scenario/python_laws.py` makes the
-//! law, and words
-//! what one of them does wrong.
+//! law, and words the errors of hooks.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -105,13 +104,13 @@ impl Packet {
 /// `forebay.scenario.python_laws.Made`.
 #[derive(FromPyObject)]
 pub struct Made {
-    /// Seconds, or a text with a unit; only beside `sample`.
+    /// Interval in seconds, or a text with a unit; only for a law with the hook `sample`.
     interval: Option<Py<PyAny>>,
     sample: Option<Py<PyAny>>,
     on_enqueue: Option<Py<PyAny>>,
     on_dequeue: Option<Py<PyAny>>,
     seeded: Py<PyAny>,
-    /// Words for what is wrong with a hook.
+    /// The function that words an error of a hook.
     blame: Py<PyAny>,
 }
 
@@ -140,7 +139,7 @@ impl PyLaw {
                 let module = py.import("forebay.scenario.python_laws")?;
                 let interrupt = module.getattr("interrupter")?.call0()?.unbind();
                 Ok(Arc::new(move || {
-                    // Python has already said what went wrong with it, if anything did.
+                    // If the hook failed, Python has already reported the error.
                     Python::attach(|py| interrupt.call0(py).map_or((), |_| ()));
                 }))
             };
@@ -165,7 +164,8 @@ impl PyLaw {
         read: impl FnOnce(&Bound<PyAny>) -> Option<T>,
     ) -> T {
         let answer = Python::attach(|py| {
-            // Under Python's lock, which whoever cancels holds: later it would be too late.
+            // The check is made under Python's lock, which a thread that cancels holds: a later
+            // check could miss the cancellation.
             if self.control.as_ref().is_some_and(|it| it.cancelled()) {
                 return Err(Stop::Cancelled);
             }
@@ -235,7 +235,7 @@ fn interval(value: &Bound<PyAny>) -> Result<Span, ParamError> {
         })
 }
 
-/// Returns a number in [0, 1]; a flag is none.
+/// Returns a number in [0, 1]; a flag is not a number.
 fn probability(value: &Bound<PyAny>) -> Option<f64> {
     if value.is_instance_of::<PyBool>() {
         return None;
@@ -252,7 +252,7 @@ impl Law for PyLaw {
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         match &self.made.on_enqueue {
             Some(hook) => self.verdict("on_enqueue", hook, Queue::of(now, q), p),
-            // As `Periodic` has it: the same draws as a law in Rust.
+            // This follows `Periodic`, so the law draws the same random numbers as a law in Rust.
             None if self.clock.is_some() => Verdict::signal_if(rng.chance(self.probability)),
             None => Verdict::Pass,
         }

@@ -11,10 +11,10 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
 use pyo3::IntoPyObjectExt;
 
 /// Returns every law: a list of {name, title, source, equation, queue, short_title, baseline,
-/// set_point, reality, has_rule, modelled, coupled, per_flow, params}, with the parameters of the
-/// queue that it comes in, each parameter {name, unit, default, default_text, min, max, doc}.
-/// Numbers are in the unit; `default` is None where the parameter must be given, and a bound is
-/// None where there is none.
+/// set_point, reality, has_rule, modelled, coupled, per_flow, params}, with the parameters of its
+/// default queue. A parameter is {name, unit, default, default_text, min, max, doc}. Numbers are in
+/// the unit; `default` is None if the parameter is required, and `min` and `max` are None if there
+/// is no bound.
 #[pyfunction]
 pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
     let entry = |law: &LawSpec| {
@@ -75,7 +75,8 @@ fn param<'py>(py: Python<'py>, spec: &ParamSpec) -> PyResult<Bound<'py, PyDict>>
         Some(number) => Some(number.into_bound_py_any(py)?),
         None => Some(value(py, &written)?),
     };
-    // A range means nothing for a flag or a text; a default in the other unit has none.
+    // Flags and texts have no range; a default that is in the other of two units has no value in
+    // this unit.
     let quantities = matches!(spec.shape, Shape::Quantities(_));
     let ranged = quantities || (spec.default_base)().is_some();
     entry.set_item("name", spec.name)?;

@@ -1,4 +1,4 @@
-//! A link for real traffic as Python classes: settings in, what was observed out.
+//! A link for real traffic as Python classes, from its settings to its observations.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,13 +24,14 @@ use crate::laws::{read_value, text, value, values};
 use crate::record::record;
 use crate::ScenarioError;
 
-/// Exit status of what could not be started.
+/// Exit status of a command that could not be started.
 const NOT_FOUND: i32 = 127;
 
 /// A file's name and contents.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// Number of traffics, the traffic of each program, and the traffic of the flows to a port.
+/// Number of entries of `[[traffic]]`, the entry of each program, and the entry of the flows to a
+/// port.
 type TrafficApart = (u32, Vec<u8>, Vec<(u16, u8)>);
 
 fn refused(error: &ParamError) -> PyErr {
@@ -56,7 +57,8 @@ pub struct LinkSettings {
 
 #[pymethods]
 impl LinkSettings {
-    /// `given` by the names of `link_options`; `files` has the contents of traces by their names.
+    /// `given` has options by the names of `link_options`, and `files` the contents of traces by
+    /// name.
     ///
     /// Raises ScenarioError with one line.
     #[new]
@@ -166,7 +168,7 @@ record! {
     /// Settings of one direction.
     LinkDirectionSettings {
         link: Py<LinkInfo>,
-        /// Name of the file that has the times at which it sends.
+        /// Name of the file with the times at which the link can send, for a recorded link.
         trace: Option<String>,
         /// Packets of the MTU that the buffer holds.
         buffer_mtu_pkts: f64,
@@ -180,7 +182,7 @@ record! {
 }
 
 record! {
-    /// A link that is up, and how others enter it.
+    /// A link that is up, with the paths by which other processes enter it.
     LinkReady {
         pid: u32,
         /// Path of the user namespace, if there is one of its own.
@@ -210,16 +212,16 @@ record! {
     /// The observations of one direction.
     LinkDirection {
         observed: Py<Observed>,
-        /// Made by hand while the link was up.
+        /// Changes that were made by hand while the link was up.
         changes: Vec<Py<ChangeInfo>>,
-        /// While the link was busy: what was released, and what was due, in bit/s.
+        /// Rates at which the busy link released packets, and at which they were due, in bit/s.
         achieved_bps: f64,
         asked_bps: f64,
-        /// Lost after the queue, as was asked.
+        /// Packets lost after the queue, by the option `loss`.
         lost_packets: u64,
         /// TCP flows that carried data.
         tcp_flows: u64,
-        /// Flows whose sender was seen, by its congestion control.
+        /// Number of flows whose sender was seen, by congestion control.
         congestion_controls: std::collections::BTreeMap<String, u64>,
     }
 }
@@ -299,8 +301,9 @@ record! {
 /// `output` takes what command and server write; `watch` shows the run while it goes on, on the
 /// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder;
 /// `control` is a path for a socket that takes changes; `programs` have hosts of their own;
-/// `packets` is a file for the packets of the queue up, and from when to when of the run; `apart`
-/// is how many traffics there are, that of each of `programs`, and that of flows to a port.
+/// `packets` is a file for the packets of the queue up, with the start and end of the part of the
+/// run that it covers; `apart` distinguishes the traffic: the number of entries, the entry of each
+/// of `programs`, and the entry of the flows to a port.
 #[pyfunction]
 #[pyo3(signature = (
     settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
@@ -360,7 +363,7 @@ pub fn link_run(
         queue_capture: packets.transpose()?,
         ..Watchers::default()
     };
-    // Bound before the process leaves the machine's own network.
+    // The address is bound before the process leaves the machine's own network.
     let endpoint = metrics.map(Endpoint::at).transpose();
     let endpoint = endpoint.map_err(|error| refused(&error))?;
     let address = endpoint.as_ref().map(Endpoint::address).transpose()?;

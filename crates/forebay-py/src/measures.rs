@@ -83,10 +83,10 @@ fn numbers(column: &Bound<PyAny>) -> Option<Vec<f64>> {
         .or_else(|| widened(column, |it: i64| it as f64))
 }
 
-/// Returns a measure of the samples in `window`, two times in s. `run` has what `Observed` has,
-/// `traffic` whether each is TCP and its round-trip times in s.
+/// Returns a measure of the samples in `window`, two times in s. `run` has the columns of
+/// `Observed`; `traffic` has, for each entry, whether it is TCP, and its round-trip times in s.
 ///
-/// Raises ScenarioError for a name that there is not, and where a column that it needs is missing.
+/// Raises ScenarioError for an unknown name, and if a required column is missing.
 #[pyfunction]
 #[pyo3(signature = (name, run, *, sample_s, window, target_pkts, traffic))]
 pub fn measure(

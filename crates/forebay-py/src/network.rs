@@ -61,7 +61,7 @@ pub struct Lost {
     payload: Py<PyAny>,
 }
 
-/// A simulated network, whose external flows are the caller's.
+/// A simulated network; the caller sends the packets of its external flows.
 #[pyclass(module = "forebay._native")]
 pub struct Network {
     /// The network, in a lock because Python may share the object between threads; None while it
@@ -113,7 +113,7 @@ fn time(key: &str, time_s: f64) -> PyResult<Time> {
 
 #[pymethods]
 impl Network {
-    /// Returns the time: of the last event, or of the last packet that was sent after it.
+    /// Returns the time of the last event, or of the last packet that was sent after that event.
     #[getter]
     fn now_s(&self) -> PyResult<f64> {
         self.with(|network| network.now().as_secs_f64())
@@ -124,7 +124,7 @@ impl Network {
         self.with(|network| network.most_bytes(flow))
     }
 
-    /// Sends `payload`, of so many bytes, from an end of a flow.
+    /// Sends `payload`, which has `length` bytes, from an end of a flow.
     #[pyo3(signature = (flow, end, payload, length, *, now_s, ecn))]
     fn send(
         &self,
@@ -150,8 +150,8 @@ impl Network {
         sent?.map_err(fault)
     }
 
-    /// Lets time pass until a packet arrives or is lost: a Delivered, a Lost, or None where nothing
-    /// happens up to `until_s`.
+    /// Lets time pass until a packet arrives or is lost, or until `until_s`; returns a Delivered, a
+    /// Lost or None.
     fn poll<'py>(&mut self, py: Python<'py>, until_s: f64) -> PyResult<Option<Bound<'py, PyAny>>> {
         let until = time("until_s", until_s)?;
         let mut network = self.take()?;
@@ -200,7 +200,7 @@ impl Network {
         }))
     }
 
-    /// Records what becomes of the caller's packets from now on, in these files.
+    /// Records the fate of each of the caller's packets from now on, in these files.
     #[pyo3(signature = (capture=None, events=None))]
     fn record(&self, capture: Option<PathBuf>, events: Option<PathBuf>) -> PyResult<()> {
         let recorded = self.with(|it| it.record(capture.as_deref(), events.as_deref()))?;

@@ -25,12 +25,13 @@ use crate::reading::{
 };
 use crate::session::{Session, Steering};
 
-/// Reads a scenario, every point of its sweep, or those of `rows` with `gains` for the laws that
-/// ask for numbers at each. `laws` are names, or classes (or functions) that make a prototype;
-/// `file` names it in errors; `read` gives the contents of a file that the scenario names, or None.
-/// `without_own_laws` leaves out the laws of the file, and `link` moves it from a link to another,
-/// each a rate in bit/s and a delay in s, with the usual packet in bytes. `programs` says that the
-/// engine can run some, `external` that the caller sends the packets of external traffic.
+/// Reads a scenario with every point of its sweep, or with the points of `rows`, for which `gains`
+/// has the numbers of laws with automatic gains. `laws` are names, or classes or functions that
+/// make a prototype. `file` is the name of the scenario in errors. `read` returns the contents of a
+/// file that the scenario names, or None. `without_own_laws` leaves out the laws of the file.
+/// `link` moves the scenario from one link to another; each link is a rate in bit/s and a delay in
+/// s, and the usual packet size is in bytes. `programs` is True if the engine can run programs, and
+/// `external` if the caller sends the packets of external traffic.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
@@ -74,8 +75,8 @@ pub fn plan(
 /// them.
 type Made<'py> = (Vec<(String, Bound<'py, PyAny>)>, String);
 
-/// Returns every point of a scenario as a plan, with numbers for the laws that ask for them: each
-/// point is a link and a load of its own, and those that ask for the same share a design.
+/// Returns every point of a scenario as a plan, with the numbers of laws with automatic gains.
+/// Points with the same link and load share a design.
 fn plan_of_all(py: Python, reading: &Reading) -> PyResult<Plan> {
     let shares = shares(py, reading)?;
     let points = reading.points(&shares).map_err(files::refused)?;
@@ -142,8 +143,8 @@ pub fn plan_of_rows(
     Plan::of(py, reading, experiment, gains, Vec::new())
 }
 
-/// Every law at every point with every seed. One that Python makes describes real traffic, and
-/// has nothing to start.
+/// The runs of every law at every point with every seed. A plan that Python makes describes real
+/// traffic, and cannot be started.
 #[pyclass(frozen, module = "forebay._native")]
 pub struct Plan {
     #[pyo3(get)]
@@ -158,7 +159,8 @@ pub struct Plan {
     /// A PointInfo each.
     #[pyo3(get)]
     points: Py<PyTuple>,
-    /// A Designed for each law that asked for numbers, and each link and load that it has them for.
+    /// A `Designed` for each law with automatic gains, and for each link and load for which it was
+    /// designed.
     #[pyo3(get)]
     designed: Py<PyTuple>,
     /// Name in errors.
@@ -228,7 +230,8 @@ impl Plan {
         let (keys, jobs) = jobs.into_iter().unzip();
         let mut laws = experiment.points.iter().flat_map(|point| &point.laws);
         let batch = match laws.any(|law| law.spec.is_custom()) {
-            // Python makes a state for a thread at its first call, and it lives as long as this.
+            // Python makes a state for a thread at its first call; the state lives as long as this
+            // value.
             true => Batch::start_within(jobs, threads, |run| {
                 Python::attach(|py| py.detach(run));
             }),
@@ -266,7 +269,7 @@ impl Plan {
         }
     }
 
-    /// Returns the keys of the table `[kernel]` that say something.
+    /// Returns the keys of the table `[kernel]` that are set.
     #[getter]
     fn kernel_keys(&self) -> Vec<&'static str> {
         let any = |says: fn(&KernelSettings) -> bool| self.kernels().any(says);
@@ -326,8 +329,8 @@ impl Plan {
         self.batch(jobs, threads, samples)
     }
 
-    /// As `start`, by the fluid model. `step` is a time, or "auto"; with `sawtooth`, windows are
-    /// described more closely than by the published equations.
+    /// Starts every run by the fluid model, like `start`. `step` is a time, or "auto"; with
+    /// `sawtooth`, windows are described more closely than by the published equations.
     ///
     /// Raises ScenarioError for what the fluid cannot express.
     #[pyo3(signature = (threads, *, sawtooth=false, step="auto", samples=true, only=None))]
@@ -376,9 +379,9 @@ impl Plan {
         Network::of(&self.experiment()?.points[0], seed)
     }
 
-    /// Returns one run of the first law at the first point, which waits after each sample. With a
-    /// `set_point`, "20p" or "15ms", the caller steers a law around it in place of that law, whose
-    /// controller samples each `interval`.
+    /// Returns one run at the first point, which waits after each sample. Without `set_point` it is
+    /// under the first law; with a `set_point`, such as "20p" or "15ms", it is under a law that the
+    /// caller steers, whose controller samples the queue every `interval`.
     #[pyo3(signature = (seed, *, set_point=None, interval="10ms"))]
     fn session(&self, seed: u64, set_point: Option<&str>, interval: &str) -> PyResult<Session> {
         let steering = set_point.map(|set_point| Steering::read(set_point, interval));

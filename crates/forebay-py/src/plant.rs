@@ -1,4 +1,4 @@
-//! Windows of TCP, and where mixes of them settle under a law, as Python values.
+//! TCP windows, and the equilibria of classes of flows under a law, as Python values.
 
 use forebay_theory::equilibrium::{
     AckClockedFlows, Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows,
@@ -35,8 +35,8 @@ fn rows<'a, const N: usize>(
     Ok((0..length).map(move |row| columns.each_ref().map(|column| column[row])))
 }
 
-/// Returns the windows at rest in packets, of probabilities and round trips. Raises `ValueError`
-/// for a window law that there is not, and columns of different lengths.
+/// Returns the windows at equilibrium, in packets, for these probabilities and round trips. Raises
+/// `ValueError` for an unknown window law, and for columns of different lengths.
 #[pyfunction]
 fn windows_pkts<'py>(
     py: Python<'py>,
@@ -50,15 +50,15 @@ fn windows_pkts<'py>(
     Ok(found.collect::<Vec<_>>().into_pyarray(py))
 }
 
-/// Returns the least window that a sender keeps, in packets. Raises `ValueError` for a window law
-/// that there is not.
+/// Returns the smallest window of a sender, in packets. Raises `ValueError` for an unknown window
+/// law.
 #[pyfunction]
 fn least_window_pkts(window_law: &str) -> PyResult<f64> {
     Ok(law_named(window_law)?.least_pkts())
 }
 
-/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x of a window around its rest; and 1 where packets leave
-/// at W/R + W', 0 where at W/R.
+/// Coefficients of a window near its equilibrium, x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 if
+/// packets leave at the rate W/R + W', 0 if at W/R.
 type Motions<'py> = (
     Bound<'py, PyArray3<f64>>,
     Bound<'py, PyArray2<f64>>,
@@ -67,9 +67,10 @@ type Motions<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
-/// (a, b, e, c, clocked) of windows around their rest at probabilities and round trips, with a row
-/// for each: x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', 0
-/// where at W/R. Raises `ValueError` for an unknown window law, and columns of different lengths.
+/// Returns (a, b, e, c, clocked) of windows near their equilibrium, with a row for each probability
+/// and round trip: x' = a·x + b·δp(t − R) + e·δR, δW = c·x. `clocked` is 1 if packets leave at the
+/// rate W/R + W', and 0 if at W/R. Raises `ValueError` for an unknown window law, and columns of
+/// different lengths.
 #[pyfunction]
 fn window_motions<'py>(
     py: Python<'py>,
@@ -167,10 +168,11 @@ impl FlowModel {
         FlowModel(Kind::AckClocked)
     }
 
-    /// Classes with window laws and round trips of their own: `shares` are of the flows,
-    /// `rtt_ratios` of each round trip without a queue to the mean. `l4s`: flows of L4S besides, of
-    /// the mean round trip: how many, k of their coupling, and whether they have a queue of their
-    /// own. Raises `ValueError` for an unknown window law, and lists of different lengths.
+    /// Classes with window laws and round trips of their own: `shares` are the fractions of the
+    /// flows in each class, and `rtt_ratios` the ratios of each class's round trip without a queue
+    /// to the mean. `l4s` describes additional L4S flows with the mean round trip: their number,
+    /// the factor k of the coupling, and whether they have a queue of their own. Raises
+    /// `ValueError` for an unknown window law, and lists of different lengths.
     #[staticmethod]
     #[pyo3(signature = (window_laws, shares, rtt_ratios, l4s = None))]
     fn mixed(
@@ -210,9 +212,9 @@ impl FlowModel {
     }
 
     /// Returns the kind of equilibrium under a law for each number of flows and mean propagation
-    /// RTT, as `LawModel.rest` does for Reno, with the point and the law's model there. "small": a
-    /// window would be smaller than the smallest window of its sender. Raises `ScenarioError` for a
-    /// parameter of the law that does not fit its link.
+    /// RTT, as `LawModel.rest` does for Reno, with the point and the law's model there. "small"
+    /// means that a window would be smaller than the smallest window of its sender. Raises
+    /// `ScenarioError` for a parameter of the law that does not fit its link.
     fn settle<'py>(
         &self,
         py: Python<'py>,
@@ -238,7 +240,7 @@ fn settled<'py>(py: Python<'py>, found: &Equilibrium) -> PyResult<Settled<'py>> 
             queue_pkts,
         } => {
             let model = filter(py, model)?;
-            // To rounding it is the queue of the search.
+            // Up to rounding, this is the queue that the search found.
             model.set_item("queue_pkts", queue_pkts)?;
             Some((OperatingPoint(*point), model))
         }

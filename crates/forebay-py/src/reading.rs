@@ -1,5 +1,5 @@
-//! A scenario as it is asked for in Python, and what it needs from there: files and laws beside it,
-//! samples of its sweep, and numbers of the laws that ask for a design.
+//! A scenario that Python asks for, with what Python supplies for it: files, laws written in
+//! Python, samples of its sweep, and numbers of laws with automatic gains.
 
 use forebay_scenario::{LinkPlace, Options, Reading, Relink, Settings};
 use forebay_units::{Bytes, ParamError, Rate, Span, Value};
@@ -11,7 +11,7 @@ use crate::laws::{read_setting, read_value, values};
 use crate::record::record;
 use crate::{files, prototype, ScenarioError};
 
-/// Python's modules for what a scenario needs beside its text.
+/// Python's modules for what a scenario needs in addition to its text.
 const SAMPLES: &str = "forebay.scenario.axes";
 /// The Python module that designs gains automatically.
 pub const GAINS: &str = "forebay.experiment.automatic_gains";
@@ -39,8 +39,8 @@ pub struct Asked<'py> {
     pub external: bool,
 }
 
-/// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors,
-/// and files of Python are found beside it.
+/// Reads the tables of a scenario, with its prototypes and its files. `file` is the name of the
+/// scenario in errors; Python files are found relative to its folder.
 pub fn read(text: &Bound<PyBytes>, file: &str, asked: Asked) -> PyResult<Reading> {
     let py = text.py();
     let mut options = Options {
@@ -134,7 +134,7 @@ record! {
         law: usize,
         label: String,
         kind: String,
-        /// Parameters that have numbers; of a sweep the first.
+        /// Parameters that are given; for a sweep, those of its first point.
         given: Vec<(String, Py<PyAny>)>,
         /// True if the law closes one loop for each flow, and not one for all.
         per_flow: bool,
@@ -147,11 +147,13 @@ record! {
         room_pkts: f64,
         /// Fewest and most long-lived flows; None without any.
         flows: Option<(f64, f64)>,
-        /// Short flows that send beside them at a time, at the least.
+        /// Smallest number of short flows that send at a time, in parallel with the long-lived
+        /// flows.
         short_flows: f64,
-        /// Rate beside them of what does not listen, or ends before it could, at the least.
+        /// Smallest rate of traffic that does not respond to congestion, or that ends before it
+        /// could respond, in parallel with the long-lived flows.
         other_bps: f64,
-        /// Their sender, as `--tcp` of designs names it.
+        /// The sender of these flows, as `--tcp` of `forebay design` names it.
         tcp: String,
     }
 }

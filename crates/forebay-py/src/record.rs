@@ -1,7 +1,7 @@
 //! Plain results as Python classes.
 
-/// A frozen class of plain fields, which Python can make and pickle. `Name(subclass)` may be
-/// extended.
+/// Declares a frozen class of plain fields, which Python can make and pickle. `Name(subclass)` may
+/// be extended.
 macro_rules! record {
     (
         $(#[$outer:meta])*

@@ -67,7 +67,7 @@ impl Conditions {
     }
 }
 
-/// Axes, and what a point on them means. A point has one value for each axis.
+/// The axes of a search, and the meaning of a point on them. A point has one value for each axis.
 #[pyclass(frozen, module = "forebay._native")]
 pub struct SearchSpace(Space);
 

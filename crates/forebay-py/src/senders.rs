@@ -4,9 +4,11 @@ use forebay_scenario::{SenderSpec, SENDERS};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Returns every sender of TCP: a list of {name, title, recovery, growth, kernel, window_law,
-/// window_law_on_drops}; `kernel` is the Linux kernel's name of the congestion control that is most
-/// like it, and the last two are its window in linear theory, by the names of designs.
+/// Returns every kind of TCP sender: a list of {name, title, recovery, growth, kernel, window_law,
+/// window_law_on_drops}. `kernel` is Linux's name of the congestion control that is most like the
+/// sender. `window_law` names the model of the sender's window in linear theory if queues mark
+/// packets, and `window_law_on_drops` the model if they drop packets; both are None for a sender
+/// without a model.
 #[pyfunction]
 pub fn senders(py: Python) -> PyResult<Bound<PyList>> {
     let entries: PyResult<Vec<_>> = SENDERS.iter().map(|sender| entry(py, sender)).collect();

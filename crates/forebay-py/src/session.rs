@@ -1,4 +1,4 @@
-//! A simulation that Python takes further step by step, and whose law it steers.
+//! A simulation that Python advances step by step, and whose law Python may steer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -57,7 +57,7 @@ pub struct Session {
     rate_bps: u64,
     #[pyo3(get)]
     packet_bytes: u64,
-    /// One of bytes counts as packets of the usual size.
+    /// A buffer in bytes counts as packets of the usual size.
     #[pyo3(get)]
     buffer_pkts: f64,
 }
@@ -184,7 +184,7 @@ impl Steering {
 }
 
 impl Session {
-    /// Returns a run of the first law at `point`, or of one that Python steers.
+    /// Returns a run at `point`, under the first law or under a law that Python steers.
     pub fn of(point: &Point, seed: u64, steering: Option<Steering>) -> PyResult<Session> {
         let choice = &point.laws[0];
         let scenario = Arc::new(point.scenario.clone());

@@ -14,18 +14,18 @@ record! {
     TcWords {
         /// Its kind: "fq_codel".
         qdisc: String,
-        /// It with its words, as after `tc qdisc add dev DEVICE root`.
+        /// The qdisc with its words, as after `tc qdisc add dev DEVICE root`.
         text: String,
         /// The parameters that the qdisc rounds: key, requested value, value in the kernel.
         rounded: Vec<(String, String, String)>,
     }
 }
 
-/// The qdisc of Linux that a law is in its queue; None where Linux has none. `queue` is as a
-/// scenario writes it, and None for the one that the law comes in; one of the buffers is given.
-/// `header_bytes` is what tc counts of a packet besides `packet_bytes`; `held`, whether a shaper
-/// leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a parameter
-/// that the qdisc does not have.
+/// Returns Linux's qdisc for a law in its queue; None if Linux has none. `queue` is written as in a
+/// scenario, and None for the law's default queue; one of the two buffers is given. `header_bytes`
+/// are the bytes that tc counts for each packet in addition to `packet_bytes`. `held` is True if
+/// the shaper leaves the packet that it is sending in the qdisc, as tbf does. Raises
+/// `ScenarioError` for a parameter that the qdisc does not have.
 #[pyfunction]
 #[pyo3(signature = (law, params, *, queue, rate_bps, buffer_pkts, buffer_bytes, packet_bytes, ecn,
                     header_bytes, held))]

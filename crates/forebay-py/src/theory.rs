@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 /// A number that all loops share, or one for each.
 type Column<'py> = PyReadonlyArray1<'py, f64>;
 type ComplexColumn<'py> = PyReadonlyArray1<'py, Complex64>;
-/// Gain, poles, shares of the poles or None for their product, and delay in s.
+/// Gain, poles, residues of the poles or None for the product of the poles, and delay in s.
 type PathColumns<'py> = (
     Column<'py>,
     Vec<ComplexColumn<'py>>,
@@ -36,7 +36,8 @@ fn numbers<T: Element + Copy>(columns: &[PyReadonlyArray1<T>], row: usize) -> Ve
     columns.iter().map(|column| number(column, row)).collect()
 }
 
-/// Loops of one kind. Every column has one number, or one for each loop; so have lines of s.
+/// Loops of one kind. Every column, and every line of values of s, has one number for all loops or
+/// one for each loop.
 #[pyclass(frozen, module = "forebay._native")]
 pub struct Loops {
     loops: Vec<Loop>,
@@ -45,8 +46,8 @@ pub struct Loops {
 
 #[pymethods]
 impl Loops {
-    /// `folds` are the terms of Poisson's sum that are counted besides the first; None for as many
-    /// as are enough. Raises `ValueError` for columns of different lengths, and without a path.
+    /// `folds` is the number of terms of Poisson's sum in addition to the first; None for as many
+    /// as are needed. Raises `ValueError` for columns of different lengths, and without a path.
     #[new]
     fn new(
         paths: Vec<PathColumns>,
@@ -120,7 +121,7 @@ impl Loops {
         self.each(py, s, Response::hold)
     }
 
-    /// L, whose 1 + L is zero at the roots of the closed loop.
+    /// Returns the loop transfer function L; the roots of the closed loop are the zeros of 1 + L.
     fn loop_gain<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
         self.each(py, s, Response::loop_gain)
     }
@@ -160,7 +161,7 @@ impl Loops {
     }
 }
 
-/// s in rows: one for each loop, or one for all.
+/// Values of s in rows: a row for each loop, or one row for all loops.
 type Lines<'py> = PyReadonlyArray2<'py, Complex64>;
 /// A row for each loop, or for each line of s.
 type Answer<'py> = Bound<'py, PyArray2<Complex64>>;
@@ -200,11 +201,12 @@ impl Loops {
 }
 
 /// Returns the deviation of the queue at each of `steps` + 1 times after a change of this size at
-/// the plant's input. A mode keeps `decay` of itself over a step, and gains `new` times the input
-/// that is held `delay_steps` before and `old` times that of a step before. `smoothing`: share of
-/// the way that the average goes to the queue in a step; None without one. `direct`: gain of what
-/// acts at once. `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, …. Raises
-/// `ValueError` for columns of different lengths, and a law without a number.
+/// the plant's input. In a step, a mode is multiplied by `decay`, and gains `new` times the input
+/// of `delay_steps` ago and `old` times the input of one step earlier. `smoothing` is the share of
+/// its distance to the queue by which the average moves in a step; None without an average.
+/// `direct` is the gain of the path that acts immediately. `sampled` has the steps for each sample,
+/// and numerator and denominator in z⁰, z⁻¹, …. Raises `ValueError` for columns of different
+/// lengths, and a law without a number.
 #[pyfunction]
 #[pyo3(signature = (decay, new, old, delay_steps, *, smoothing, direct, sampled, change, steps))]
 #[allow(clippy::too_many_arguments, reason = "what a loop is, by name")]
@@ -250,14 +252,15 @@ fn step_response<'py>(
     Ok(queue.into_pyarray(py))
 }
 
-/// A loop driven by noise whose queue and probability do not go below zero, for many queues at
-/// once: (mean queue, its deviation, mean of what it would have been below zero, deviation of the
-/// probability). `noise` has a row for each step and a normal number for each queue; a number moves
-/// a queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later.
-/// `decay`: what a deviation keeps of itself in a step. `answers`: packets for each step of
-/// probability, and steps of their delay, by each path. `sampled`: steps for each sample,
-/// numerator, denominator. `unseen`: steps that are not counted. Raises `ValueError` for a law
-/// without a number, and where nothing is counted.
+/// Simulates a loop that is driven by noise, and whose queue and probability do not go below zero,
+/// for many queues at once. Returns (mean queue, its standard deviation, mean of the part that the
+/// limit at zero cut off, standard deviation of the probability). `noise` has a row for each step
+/// with a normal number for each queue; a number moves its queue by the first of `kicks_pkts` at
+/// once, and by the second `round_trip_steps` later. `decay` is the factor of a deviation in a
+/// step. `answers` has, for each path, packets per step of probability, and the steps of its delay.
+/// `sampled` has the steps for each sample, numerator and denominator. `unseen` is the number of
+/// first steps that are not counted. Raises `ValueError` for a law without a number, and if no step
+/// is counted.
 #[pyfunction]
 #[pyo3(signature = (noise, *, decay, kicks_pkts, round_trip_steps, answers, sampled, rest_pkts,
                     rest_probability, unseen))]

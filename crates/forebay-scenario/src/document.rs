@@ -9,7 +9,7 @@ use crate::tree::{self, Data, Entry, Node, Section, Table};
 /// Most tables of one name.
 const MOST_TABLES: usize = 1000;
 
-/// Tables that stand beside the keys at the top.
+/// Tables besides the keys at the top.
 pub const SECTIONS: &[&str] = &[
     "bottleneck",
     "link",

@@ -1,5 +1,5 @@
-//! `gains = "auto"`: the laws to be designed, and the link and load of each design. Whoever
-//! designs them gives them back by the number of the law; no text is edited.
+//! `gains = "auto"`: the laws to be designed, and the link and load of each design. The designed
+//! numbers are returned by the number of the law; no text is edited.
 
 use forebay_theory::window_law::WindowLaw;
 use forebay_units::{Buffer, Value};
@@ -7,11 +7,11 @@ use forebay_units::{Buffer, Value};
 use crate::model::{EcnChoice, Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
 use crate::offered::{offered, Offered};
 
-/// Usual packet of a scenario without any traffic that keeps a round trip, in bytes.
+/// Usual packet size, in bytes, of a scenario in which no traffic has a round trip.
 const USUAL_PACKET: u64 = 1500;
-/// Round trip of such a scenario.
+/// Round trip of a scenario in which no traffic has one.
 const USUAL_RTT_S: f64 = 0.1;
-/// Room of a scenario in which every queue has a law of its own.
+/// Buffer of a scenario in which every queue has a law of its own.
 const ROOM_WITHOUT_QUEUE_PKTS: f64 = 1_048_576.0;
 
 /// A law with `gains = "auto"`.
@@ -23,7 +23,7 @@ pub struct GainsRequest {
     pub label: String,
     /// The kind of the law.
     pub kind: &'static str,
-    /// Parameters that have numbers; of a sweep the first.
+    /// Parameters that are given; for a sweep, those of its first point.
     pub given: Vec<(String, Value)>,
     /// True if the law closes one loop for each flow, and not one for all.
     pub per_flow: bool,
@@ -55,7 +55,8 @@ pub struct Load {
     pub flows: Option<(f64, f64)>,
     /// The smallest other load in parallel with these flows.
     pub beside: Offered,
-    /// Reno's for senders that differ, and for one of which linear theory has nothing.
+    /// The window law of the senders: Reno's if senders differ, or if linear theory has no model of
+    /// the sender.
     pub window_law: WindowLaw,
 }
 
@@ -164,7 +165,7 @@ impl Extremes {
     }
 }
 
-/// Returns true if the flows are long-lived, so that a law is designed for them.
+/// Returns true if the flows are long-lived, so a law is designed for them.
 fn lasts(traffic: &Traffic) -> bool {
     matches!(traffic.kind, TrafficKind::Ftp(_))
 }

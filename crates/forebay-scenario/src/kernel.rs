@@ -1,4 +1,4 @@
-//! `[kernel]`: how the hosts of a guest are set. Other engines have no kernel and pass it over.
+//! `[kernel]`: the settings of the hosts of a guest. Other engines ignore this table.
 
 use forebay_units::{params, ParamType, Params, Shape, Value};
 
@@ -31,7 +31,7 @@ params! {
     }
 }
 
-/// A congestion control of the kernel's.
+/// The name of a congestion control of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Algorithm(pub String);
 

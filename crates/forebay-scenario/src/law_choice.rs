@@ -11,7 +11,7 @@ use forebay_units::{one_of, unknown_key, ParamError, SetPoint, Site, Value};
 /// A law with the parameters given for it, and the queue that holds it.
 #[derive(Clone)]
 pub struct LawChoice {
-    /// Name in reports; the kind where none is given, with a number if it stands twice.
+    /// Name in reports; by default the kind, with a number if the kind occurs twice.
     pub label: String,
     /// The law's entry in the registry, or the caller's.
     pub spec: &'static LawSpec,
@@ -89,11 +89,10 @@ impl LawChoice {
         })
     }
 
-    /// Returns the law in a queue that was named beside it, if one was.
+    /// Returns the law in the queue that was named together with it, if there is one.
     ///
-    /// # Errors
-    /// A queue of another kind than the law's kind names, or a parameter of the queue that is
-    /// wrong.
+    /// # Errors The queue is of another kind than the law's name implies, or a parameter of the
+    /// queue is wrong.
     pub fn held_by(mut self, queue: Option<QueueChoice>) -> Result<LawChoice, ParamError> {
         let Some(queue) = queue else {
             return Ok(self);
@@ -150,8 +149,7 @@ impl LawChoice {
         self.law.set_point()
     }
 
-    /// Returns the parameter that sets where the law holds the queue, by the registry, and its
-    /// value.
+    /// Returns the parameter that the registry declares as the law's set-point, and its value.
     pub fn set_point_param(&self) -> Option<(&'static str, SetPoint)> {
         Some((self.spec.set_point()?.name, self.set_point()?))
     }

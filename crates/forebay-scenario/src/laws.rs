@@ -119,9 +119,9 @@ fn label_own(document: &mut Document, options: &Options) {
     }
 }
 
-/// Kinds of laws in files of Python, FILE.py:CLASS, that may run, and whether the document names
-/// them, or else the caller. Such a file is a program that runs when it is loaded: the laws of the
-/// document that the caller leaves out are not among them.
+/// Returns the kinds of laws in Python files, FILE.py:CLASS, that may run, each with true if the
+/// document names it and false if the caller does. Such a file is a program that runs when it is
+/// loaded; laws of the document that the caller leaves out are therefore not included.
 ///
 /// # Errors
 /// A law of the document whose file is not in the scenario's folder or below it.
@@ -167,7 +167,8 @@ pub fn prototypes(document: &Document, options: &Options) -> Result<Vec<(String,
 }
 
 /// Returns true if the caller's choice may have this law of the document, which is in a file of
-/// Python. A name that is no other law's may be its label, which only its file declares.
+/// Python. A name that belongs to no other law may be the label of this law, which only its file
+/// declares.
 fn may_run(document: &Document, options: &Options, table: &Table, labels: &[String]) -> bool {
     if options.laws.is_empty() {
         // With laws that the caller brings as classes, those of the document stay out.
@@ -186,7 +187,7 @@ fn may_run(document: &Document, options: &Options, table: &Table, labels: &[Stri
     })
 }
 
-/// Returns true if a law of `chosen` asks for designed gains, in the document or at a point of the
+/// Returns true if a law of `chosen` has automatic gains, in the document or at a point of the
 /// sweep.
 pub fn some_ask(document: &Document, chosen: &[usize], sweep: &Sweep) -> bool {
     let asks = |text: &str| Gains::from_value(&Value::Text(text.to_owned())) == Ok(Gains::Auto);
@@ -234,13 +235,13 @@ pub fn asking(
 pub struct Asking {
     /// Number of its table.
     pub law: usize,
-    /// Everything that its table gives, keys of its queue as well.
+    /// Everything that its table gives, including the keys of its queue.
     pub given: Vec<(String, Value)>,
     pub choice: LawChoice,
 }
 
-/// Returns the chosen laws, each built once at the scenario's bottleneck; `gains` are for those
-/// that ask.
+/// Returns the chosen laws, each built once at the scenario's bottleneck; `gains` has the numbers
+/// of laws with automatic gains.
 ///
 /// # Errors
 /// The first law or parameter that is unknown, wrong, or does not fit the queue.
@@ -261,8 +262,8 @@ pub fn read(
     };
     let labels = unique_labels(&document.laws).map_err(|(i, label)| taken(i, label))?;
     let mut choices = Vec::with_capacity(chosen.len());
-    // A law that is not chosen must be right as well: a file is sound or it is not. Only the file of
-    // one in Python, which is a program, is not loaded for that.
+    // A law that is not chosen is checked as well, so that an error in a file is always found. Only
+    // the file of a law in Python is not loaded for this, because it is a program.
     for (i, label) in labels.into_iter().enumerate() {
         let unloaded = |kind| is_prototype(kind) && options.own(kind).is_none();
         if !chosen.contains(&i) && document.laws[i].text("kind").is_some_and(unloaded) {

@@ -23,20 +23,22 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     let section = |table, name| Section { table, name };
     let top = section(&document.top, "");
     let bottleneck = section(&document.links[0], "bottleneck");
-    let refuse = |section: Section, key: &str, estimate: f64, of: &str, most: f64| {
+    let refuse = |section: Section, key: &str, estimate: f64, of: &str, most: f64, remedy: &str| {
         if estimate <= most {
             return Ok(());
         }
         Err(section.stated(
             key,
             format!("about {estimate:.1e} {of} are too many"),
-            format!("at most {most:.0e}"),
+            format!("at most {most:.0e}{remedy}"),
         ))
     };
 
     let duration_s = scenario.duration.as_secs_f64();
     let samples = duration_s / scenario.sample.as_secs_f64();
-    refuse(top, "sample", samples, "samples in a run", MOST_SAMPLES)?;
+    let of = "samples in a run";
+    let remedy = ", by a longer time between samples or a shorter duration";
+    refuse(top, "sample", samples, of, MOST_SAMPLES, remedy)?;
 
     let connections = |(i, traffic): (usize, &Traffic)| match &traffic.kind {
         // Each object of a page may be under way.
@@ -44,14 +46,16 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
         _ => most_flows(scenario, i),
     };
     let flows: f64 = scenario.traffic.iter().enumerate().map(connections).sum();
-    refuse(top, "traffic", flows, "flows", MOST_FLOWS)?;
+    refuse(top, "traffic", flows, "flows", MOST_FLOWS, "")?;
 
     let packets = packets(scenario);
-    refuse(top, "duration", packets, "packets in a run", MOST_PACKETS)?;
+    let of = "packets in a run";
+    let remedy = ", by a shorter duration or lower rates";
+    refuse(top, "duration", packets, of, MOST_PACKETS, remedy)?;
 
     let in_flight = in_flight(scenario);
     let of = "packets in flight or queued at one time";
-    refuse(bottleneck, "buffer", in_flight, of, MOST_IN_FLIGHT)
+    refuse(bottleneck, "buffer", in_flight, of, MOST_IN_FLIGHT, "")
 }
 
 /// Refuses a law that ticks more often in a run than a run may have packets.
@@ -72,7 +76,7 @@ pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Resul
     Err(section.stated(
         "interval",
         format!("about {ticks:.1e} samples of the law in a run are too many"),
-        format!("at most {MOST_PACKETS:.0e}"),
+        format!("at most {MOST_PACKETS:.0e}, by a longer interval or a shorter duration"),
     ))
 }
 

@@ -156,7 +156,7 @@ pub fn link_options() -> Vec<LinkOption> {
     both.insert(after_law, set);
     let up: Vec<LinkOption> = both.iter().map(twin).collect();
     let of_run = |spec: &ParamSpec| match spec.name {
-        // They belong to the link, though both directions share them.
+        // These options belong to the link, because both directions share them.
         "ecn" | "gains" | "flows" => option(spec, OptionGroup::Link),
         _ => option(spec, OptionGroup::Run),
     };
@@ -322,7 +322,7 @@ impl DirectionChoice {
                 .held_by(queue)?,
                 false => other.law.clone(),
             },
-            // The parameters of one law mean nothing to another.
+            // The parameters of one law are not valid for another.
             _ => {
                 let LawKind(kind) = &options.aqm;
                 let spec = law_named(kind)
@@ -387,7 +387,7 @@ mod tests {
             (Share(0.0), Share(0.01))
         );
         assert_eq!(up.law.given(), down.law.given());
-        // Another law, or other parameters, begin anew.
+        // With another law, or with other parameters, the law starts from its initial state.
         options.push(("aqm_up".into(), Value::Text("pi".into())));
         assert!(LinkOptions::read(&options, &[])
             .unwrap()

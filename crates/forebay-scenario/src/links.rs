@@ -125,7 +125,7 @@ pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
     Ok(links)
 }
 
-/// A way back has a rate of its own only where it is no other link.
+/// The way back has a rate of its own only if it is not another link.
 fn check_way_back(document: &Document, links: &[Link]) -> Result<(), Fault> {
     for (i, link) in links.iter().enumerate() {
         let turned = |other: &&Link| (&other.from, &other.to) == (&link.to, &link.from);

@@ -24,7 +24,7 @@ pub struct Scenario {
     pub measure: (Time, Time),
     /// Time between two samples of the queue.
     pub sample: Span,
-    /// Set-point that QACD is taken against; a law's own `target` where absent.
+    /// Set-point from which QACD is computed; without it, the `target` of each law.
     pub target: Option<SetPoint>,
     /// Samples have the packets in flight of a mean flow of ftp.
     pub windows: bool,
@@ -93,7 +93,7 @@ pub struct Link {
     pub rate: Rate,
     /// The size of the token bucket, which may leave back to back after a pause; zero for none.
     pub burst: Bytes,
-    /// Rate of the line back; that of the link where there is none.
+    /// Rate of the line back; by default that of the link.
     pub rate_back: Option<Rate>,
     /// The trace of times at which the link can send, in place of `rate`.
     pub trace: Option<Arc<RateTrace>>,
@@ -103,12 +103,13 @@ pub struct Link {
     pub buffer: Buffer,
     /// True if a signal is a CE mark on ECN-capable packets.
     pub ecn: bool,
-    /// A law of its own; the law under test where there is none.
+    /// The link's own law; without it, the law under test.
     pub law: Option<LawChoice>,
 }
 
 impl Link {
-    /// Its capacity: the trace, or the rate where there is none, saved up where it has a burst.
+    /// The capacity of the link: the trace, or without a trace the rate, which is saved up while
+    /// the link is idle if it has a burst.
     pub fn capacity(&self) -> Capacity {
         match &self.trace {
             Some(trace) => Capacity::Recorded(Arc::clone(trace)),
@@ -217,7 +218,7 @@ pub enum TrafficKind {
     Frames(Frames),
     /// Viewers of adaptive video.
     Video(Video),
-    /// Packets as they came once; they come to the first queue itself.
+    /// Recorded packets, which arrive directly at the first queue.
     Arrivals(Recorded),
     /// Packets that the caller sends.
     External(External),
@@ -326,7 +327,7 @@ pub struct OnOff {
     pub ecn: bool,
 }
 
-/// A call in one direction: a packet each `interval`, during talk spurts where it has such.
+/// A call in one direction: a packet each `interval`, or if it has talk spurts, only during these.
 #[derive(Clone, Copy, Debug)]
 pub struct Voice {
     /// The rate of the coder, without headers.
@@ -392,8 +393,8 @@ pub struct ProgramFile {
     pub digest: String,
 }
 
-/// A viewer who fetches segment after segment, each over a fresh connection, at a rate by what is
-/// in his buffer (BBA-0).
+/// A viewer who fetches segment after segment, each over a fresh connection, at a rate that depends
+/// on the level of the viewer's buffer (BBA-0).
 #[derive(Clone, Debug)]
 pub struct Video {
     /// The sender and receiver of each segment.
@@ -432,7 +433,7 @@ pub const EXTERNAL: &str = "external";
 /// Packets that the caller sends, from either end, with a size and an ECN field of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct External {
-    /// Share of them that is lost at random behind their last queue, either way.
+    /// Share of these packets that is lost at random behind their last queue, in either direction.
     pub loss: f64,
 }
 

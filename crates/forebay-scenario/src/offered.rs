@@ -1,11 +1,11 @@
-//! What a link carries besides flows that last: short flows by how many there are at a time, and
-//! what does not listen, or ends before it could, by its rate.
+//! The load of a link in addition to long-lived flows: the number of short flows at a time, and the
+//! rate of traffic that does not respond to congestion, or that ends before it could respond.
 
 use forebay_units::{Span, Time};
 
 use crate::model::{Instant, OnOff, Pareto2, Scenario, Setting, Traffic, TrafficKind};
 
-/// Means over time of what is there for all of the measurement.
+/// Means over time of the load that is present during the whole measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Offered {
     /// Short flows that send at a time.
@@ -85,7 +85,7 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
         TrafficKind::Web(web) => rate(web.requests_per_s * object_bits(traffic, &web.size)),
         TrafficKind::Pages(pages) if pages.pages.is_none() => {
             let objects = f64::from(pages.objects);
-            // A page takes at least its last object's round trip.
+            // A page takes at least the round trip of its last object.
             let rtt_s = traffic.rtts.iter().map(|rtt| rtt.as_secs_f64());
             let page_s = pages.page_gap.as_secs_f64()
                 + (objects - 1.0) * pages.object_gap.as_secs_f64()

@@ -46,7 +46,8 @@ pub struct Point {
     pub settings: Vec<(String, Value)>,
     /// The scenario.
     pub scenario: Scenario,
-    /// Each has been built once at this point's bottleneck, so building it again succeeds.
+    /// The laws of this point. Each has been built once at the point's bottleneck, so building it
+    /// again succeeds.
     pub laws: Vec<LawChoice>,
 }
 
@@ -79,8 +80,8 @@ pub fn files(
     Ok(Reading::new(text, file, options.clone())?.files())
 }
 
-/// Laws in files of Python that an experiment needs in [`Options::own`]: FILE.py:CLASS, and whether
-/// the scenario names it, or else [`Options::laws`].
+/// Returns the laws in Python files that an experiment needs in [`Options::own`]: FILE.py:CLASS,
+/// with true if the scenario names the law, and false if [`Options::laws`] does.
 ///
 /// # Errors
 /// As [`parse`].
@@ -112,7 +113,7 @@ pub struct Reading {
     text: Arc<[u8]>,
     file: String,
     document: Document,
-    /// Numbers of the laws that take part.
+    /// Indices of the laws that take part.
     chosen: Vec<usize>,
     sweep: Sweep,
     options: Options,
@@ -275,8 +276,8 @@ impl Reading {
         Ok(asking.into_iter().map(request).collect())
     }
 
-    /// These points as an experiment; `gains` has numbers for the laws that ask for them, by the
-    /// number of the point.
+    /// Returns these points as an experiment; `gains` has the numbers of laws with automatic gains,
+    /// by the index of the point.
     ///
     /// # Errors
     /// The first thing that is wrong, in one line.

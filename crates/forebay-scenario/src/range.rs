@@ -102,12 +102,12 @@ impl Range {
         })
     }
 
-    /// Returns true if the values are drawn, and not enumerated.
+    /// Returns true if the values are sampled, and false if they are enumerated.
     pub fn is_sampled(&self) -> bool {
         self.steps.is_none()
     }
 
-    /// Its values, each once; none of a range that is sampled.
+    /// Returns the values of the range, each once; none if the range is sampled.
     pub fn values(&self) -> Vec<Value> {
         let steps = self.steps.unwrap_or(0);
         let mut values: Vec<Value> = Vec::with_capacity(steps);

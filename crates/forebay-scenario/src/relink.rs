@@ -33,10 +33,10 @@ impl LinkPlace {
 
 /// The adaptation of a scenario to a link other than the one that it is written for.
 ///
-/// What is declared to follow the link's rate is scaled with it, and what is not, such as the rate
-/// of a call, stays. The usual round trip, twice the delay, becomes that of the new link; others
-/// stay. Buffers are the product of the rate and the longest round trip (RFC 7928 section 3.2), in
-/// packets of this size.
+/// Values that are declared to follow the link's rate are scaled with this rate; other values, such
+/// as the rate of a call, are unchanged. The usual round trip, twice the delay of the link, becomes
+/// that of the new link; other round trips are unchanged. Buffers become the product of the rate
+/// and the longest round trip (RFC 7928 section 3.2), in packets of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relink {
     /// The link that the scenario is written for.
@@ -58,7 +58,7 @@ enum Follows {
 }
 
 impl Relink {
-    /// Moves every value that is written in a document.
+    /// Adapts every value that is written in a document.
     ///
     /// # Errors
     /// A value that is none of its key.
@@ -167,8 +167,8 @@ impl Relink {
         Packets(packets.max(LEAST_BUFFER_PKTS)).to_value()
     }
 
-    /// Values of a sweep move as those of tables; a buffer with round trips beside it has the
-    /// product with theirs.
+    /// Values of a sweep are adapted like those of tables; a buffer that is swept together with
+    /// round trips becomes the product of the rate and these round trips.
     fn sweep(&self, document: &mut Document) -> Result<(), Fault> {
         let mut sweep = document.sweep.clone();
         for entry in &mut sweep.entries {

@@ -17,17 +17,17 @@ pub struct SenderSpec {
     pub growth: &'static str,
     /// It reads SACK blocks.
     pub sack: bool,
-    /// Its window grows by packets acknowledged; otherwise by ACKs.
+    /// True if the window grows with the packets acknowledged, and false if it grows with the ACKs.
     pub counts_packets: bool,
-    /// It needs counts of marked packets, also with `ecn = true`.
+    /// True if the sender needs counts of marked packets, also with `ecn = true`.
     pub counts_marks: bool,
-    /// It asks for ECN, whatever `ecn` says (Linux's `TCP_CONG_NEEDS_ECN`).
+    /// True if the sender requests ECN, whatever `ecn` says (Linux's `TCP_CONG_NEEDS_ECN`).
     pub needs_ecn: bool,
-    /// Its receiver acknowledges at once where marks begin and where they end.
+    /// True if the receiver acknowledges at once when marks begin and when they end.
     pub echoes_changes: bool,
-    /// It always paces its packets.
+    /// True if the sender always paces its packets.
     pub paces: bool,
-    /// The Linux kernel's name of the congestion control that is most like it.
+    /// The Linux kernel's name of the congestion control that is most similar to this sender.
     pub kernel: &'static str,
     /// The window's response to marks in linear theory; `None` if linear theory has no model of the
     /// sender.

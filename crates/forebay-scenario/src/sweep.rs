@@ -34,7 +34,7 @@ pub struct Sweep {
     tables: usize,
 }
 
-/// A key that is swept: as it was written, what it names, and where.
+/// A key that is swept: the key as it was written, what it names, and its place in the file.
 #[derive(Clone, Debug)]
 struct Key {
     name: String,
@@ -319,7 +319,7 @@ impl Sweep {
     }
 }
 
-/// Refuses keys of laws that do not run, all of them: their points would be the same.
+/// Refuses a key all of whose laws do not run, because its points would be the same.
 fn refuse_idle(keys: &[Key], entry: &Entry, laws: &[usize]) -> Result<(), Fault> {
     let is_idle = |key: &Key| match key.target.table {
         TableId::Law(law) => !laws.contains(&law),
@@ -337,7 +337,7 @@ fn refuse_idle(keys: &[Key], entry: &Entry, laws: &[usize]) -> Result<(), Fault>
 }
 
 impl Line {
-    /// Takes out the keys that the command line has fixed, and what is then there twice.
+    /// Removes the keys that the command line has fixed, and values that then occur twice.
     fn release(&mut self, fixed: &[Target]) {
         for column in (0..self.keys.len()).rev() {
             if fixed.contains(&self.keys[column].target) {

@@ -37,13 +37,13 @@ pub struct TrafficSpec {
     pub title: &'static str,
     /// Its keys besides `kind`, in the order of tables.
     pub parts: &'static [&'static [ParamSpec]],
-    /// Those that are scaled where a scenario is moved to a link of another rate.
+    /// Keys whose values are scaled if a scenario is adapted to a link of another rate.
     pub in_proportion: &'static [&'static str],
     /// True if flows without a `start` draw one. Nothing else that such a flow does depends on the
-    /// seed, so that with one common start all seeds would give the same run.
+    /// seed, so with one common start all seeds would give the same run.
     draws_start: bool,
     read: Read,
-    /// One for each part that belongs to the kind alone.
+    /// One function for each part of the keys that belongs to this kind alone.
     numbers: &'static [ReadNumbers],
 }
 
@@ -65,7 +65,7 @@ impl TrafficSpec {
 enum Read {
     /// The table has the keys of flows and those of the kind.
     Flows(fn(&Section) -> Result<TrafficKind, Fault>),
-    /// Likewise, with files that it names.
+    /// The table has the keys of flows and those of the kind, and names files.
     FlowsOfFiles(fn(&Section, &Files) -> Result<TrafficKind, Fault>),
     /// The table has only keys of the kind.
     Whole(fn(&Section, String, &[Link], &Files) -> Result<Traffic, Fault>),
@@ -393,8 +393,7 @@ fn default_header(kind: &TrafficKind) -> Bytes {
 
 /// Returns the kind that a table has.
 ///
-/// # Errors
-/// A kind that there is not.
+/// # Errors An unknown kind.
 pub fn spec(section: &Section) -> Result<&'static TrafficSpec, Fault> {
     let kinds: Vec<&str> = KINDS.iter().map(|spec| spec.kind).collect();
     let Some(entry) = section.table.entry("kind") else {
@@ -414,7 +413,7 @@ pub fn spec(section: &Section) -> Result<&'static TrafficSpec, Fault> {
 mod tests {
     use super::*;
 
-    /// Rates that are what they are on any link: of the access links, and of a call.
+    /// Rates that do not depend on the link: those of the access links, and of a call.
     const OF_THEIR_OWN: &[(&str, &str)] = &[("voice", "rate")];
 
     #[test]

@@ -504,7 +504,7 @@ mod tests {
 }
 
 words! {
-    /// Where the numbers of a law come from that are not given for it.
+    /// The source of those numbers of a law that are not given.
     #[derive(Default)]
     pub enum Gains {
         /// From a design for the link.

@@ -100,8 +100,9 @@ pub trait Topology: Sized {
     /// Returns the time at which the next ACK reaches its sender.
     fn next_ack(&self) -> Time;
 
-    /// Delivers at most `most` ACKs to their senders, while they arrive before the first time of
-    /// the agenda. At least one must be due. Returns their number.
+    /// Delivers ACKs to their senders, as long as each arrives before the earliest event of the
+    /// agenda, but at most `most` of them. At least one ACK must be due. Returns the number of ACKs
+    /// that were delivered.
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32;
 
     /// Schedules the arrival of an ACK at the first station of its way back.

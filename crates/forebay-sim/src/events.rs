@@ -34,7 +34,7 @@ pub struct EventQueue<E, T = ()> {
     /// A winner tree. The leaves are the head of each line, from `leaves` on, and then that of the
     /// calendar. The node at i is the earlier one of those at 2i and 2i + 1, so that node 1 is the
     /// head of the next event, and a change of one head costs a comparison for each level.
-    heads: Box<[Head; NODES]>,
+    heads: [Head; NODES],
     leaves: usize,
     /// The lines by their number. That with the highest number has the first leaf.
     lines: Vec<DelayLine<E, T>>,
@@ -103,7 +103,7 @@ impl<E: Copy, T: Copy> EventQueue<E, T> {
             last: Time::ZERO,
         };
         EventQueue {
-            heads: Box::new([EMPTY; NODES]),
+            heads: [EMPTY; NODES],
             leaves,
             lines: std::iter::repeat_with(line).take(count).collect(),
             prompt: lines.prompt,
@@ -183,13 +183,16 @@ impl<E: Copy, T: Copy> EventQueue<E, T> {
     /// Removes events one after another while their times are before `before`; each call of `each`
     /// returns the next value of `before`.
     ///
-    /// `each` gets the time, the event, and a later event whose memory is worth fetching. It cannot
-    /// reach the queue, so that heads are compared once for a run of events from one line.
+    /// `each` gets the context, the time and the event. It cannot reach the queue, so that heads are
+    /// compared once for a run of events from one line. After each run, `fetch` gets as many later
+    /// events whose memory is worth fetching.
     #[inline(always)]
-    pub fn take_before(
+    pub fn take_before<C>(
         &mut self,
         mut before: Time,
-        mut each: impl FnMut(Time, &E, Option<&E>) -> Time,
+        context: &mut C,
+        mut each: impl FnMut(&mut C, Time, &E) -> Time,
+        fetch: impl Fn(&C, &E),
     ) {
         while self.next_time() < before {
             let leaf = leaf_of(self.heads[1]);
@@ -197,35 +200,46 @@ impl<E: Copy, T: Copy> EventQueue<E, T> {
                 true => self.second(leaf),
                 false => Time::ZERO,
             };
-            let fetches = self.fetches;
             let EventQueue {
                 lines, calendar, ..
             } = self;
             let number = line_of(leaf, lines.len());
             let mut line = lines.get_mut(number);
-            let (run, ahead) = match &line {
-                Some(line) => {
-                    let run = line.queue.front();
-                    (run, run.get(AHEAD..).unwrap_or_default())
-                }
-                None => (calendar.front(), calendar.next_bucket()),
+            let run = match &line {
+                Some(line) => line.queue.front(),
+                None => calendar.front(),
             };
-            let ahead = &ahead[..if fetches { ahead.len() } else { 0 }];
-            let mut taken = 0;
+            let mut rest = run;
             // The first is the next event of all, also if another line has one of the same time.
             let mut limit = Time::NEVER;
             // There is one call of `each` for all events, so that it is compiled into this loop.
-            while let Some(entry) = run.get(taken).filter(|entry| entry.time < limit) {
-                let coming = ahead.get(taken).map(|entry| &entry.event.event);
-                before = each(entry.time, &entry.event.event, coming);
+            while let [entry, others_of_run @ ..] = rest {
+                if entry.time >= limit {
+                    break;
+                }
+                before = each(context, entry.time, &entry.event.event);
                 limit = before.min(others);
-                taken += 1;
+                rest = others_of_run;
             }
+            let taken = run.len() - rest.len();
+            if self.fetches {
+                let ahead = match &line {
+                    Some(_) => rest.get(AHEAD..).unwrap_or_default(),
+                    None => calendar.next_bucket(),
+                };
+                for entry in ahead.iter().take(taken) {
+                    fetch(context, &entry.event.event);
+                }
+            }
+            let next = rest.first().map(|entry| entry.time);
             match &mut line {
                 Some(line) => line.queue.pop_front(taken),
                 None => calendar.pop_front(taken),
             }
-            self.renew_head(leaf);
+            match next {
+                Some(time) if line.is_some() => self.set_head(leaf, head(time, leaf)),
+                _ => self.renew_head(leaf),
+            }
         }
     }
 
@@ -437,7 +451,7 @@ mod tests {
         mut now: Time,
     ) -> Time {
         let (mut count, end) = (0, now + Span::from_micros(5));
-        events.take_before(end, |time, event, _| {
+        let each = |waiting: &mut &mut Vec<(Time, u32)>, time, event: &u32| {
             assert_eq!(Some(time), waiting.iter().map(|(time, _)| *time).min());
             waiting.retain(|(_, other)| other != event);
             now = time;
@@ -447,7 +461,8 @@ mod tests {
             } else {
                 Time::ZERO
             }
-        });
+        };
+        events.take_before(end, &mut &mut *waiting, each, |_, _| {});
         assert!(count == 50 || waiting.iter().all(|(time, _)| *time >= end));
         now
     }

@@ -52,8 +52,8 @@ pub struct TrafficState {
     pub tcp: Option<TcpTraffic>,
     /// What the applications of the flows do.
     pub script: Script,
-    /// The template of the traffic's packets. Its ECN field is the one of sources without
-    /// congestion control.
+    /// The template of the traffic's packets. Its flags and its ECN field are those of sources
+    /// without congestion control; senders of TCP set theirs.
     pub packet: PackedPacket,
     /// Header bytes of each packet, which goodput does not count.
     pub header_bytes: u16,
@@ -404,7 +404,6 @@ impl NetworkState {
             _ => Ecn::NotEct,
         };
         self.classes.push(TrafficState {
-            tcp,
             script,
             packet: Packet {
                 flow: first,
@@ -413,10 +412,14 @@ impl NetworkState {
                 bytes: small(traffic.packet.0),
                 connection: 0,
                 traffic_class: TrafficClass::new(traffic.dscp, ecn),
-                flags: Flags::of_udp(),
+                flags: match tcp {
+                    Some(_) => Flags::default(),
+                    None => Flags::of_udp(),
+                },
                 traffic: traffic_number(crate::number::count(index)),
             }
             .pack(),
+            tcp,
             header_bytes: small(traffic.header.0),
             first,
             count,

@@ -68,7 +68,7 @@ impl Flags {
     /// 3168 section 6.1): on data it says that the congestion window was reduced (CWR), on an ACK
     /// that a mark was received (ECE).
     pub const fn of_tcp(ecn_signal: bool) -> Flags {
-        Flags(if ecn_signal { Flags::ECN_SIGNAL } else { 0 })
+        Flags(Flags::ECN_SIGNAL * ecn_signal as u8)
     }
 
     /// Returns the flags of an ACK; `ecn_signal` is ECE.
@@ -205,6 +205,51 @@ impl PackedPacket {
             traffic_class: TrafficClass(class),
             flags,
             traffic,
+        }
+    }
+
+    /// Returns true if the packet has flags or a mark.
+    #[inline(always)]
+    pub fn has_signs(self) -> bool {
+        let flags_and_class = self.headers >> 48;
+        flags_and_class > u64::from(u8::MAX) || self.unpack().traffic_class.ecn() == Ecn::Ce
+    }
+
+    /// Returns this packet with the number `seq` of a connection of `flow`, an ECN field and flags.
+    /// This packet is the template of a traffic with TCP, which has none of these.
+    #[inline(always)]
+    pub fn numbered(
+        self,
+        flow: FlowId,
+        seq: u32,
+        connection: u16,
+        ecn: Ecn,
+        flags: Flags,
+    ) -> PackedPacket {
+        PackedPacket {
+            flow_and_seq: u64::from(flow.number()) | u64::from(seq) << 32,
+            headers: self.headers
+                | u64::from(connection) << 24
+                | u64::from(ecn as u8) << 48
+                | u64::from(flags.0) << 56,
+        }
+    }
+
+    /// Returns this packet without data: it consists of headers.
+    #[inline(always)]
+    pub fn without_data(self) -> PackedPacket {
+        PackedPacket {
+            headers: self.headers & !u64::from(u16::MAX) | u64::from(HEADER_BYTES),
+            ..self
+        }
+    }
+
+    /// Returns this packet as one that counts for no traffic.
+    #[inline(always)]
+    pub fn without_traffic(self) -> PackedPacket {
+        PackedPacket {
+            headers: self.headers | u64::from(NO_TRAFFIC) << 16,
+            ..self
         }
     }
 

@@ -1,11 +1,11 @@
 //! The access link of a source, onto which a sender puts its segments.
 
-use forebay_aqm::{Ecn, TrafficClass};
+use forebay_aqm::Ecn;
 use forebay_units::Time;
 
 use crate::events::EventQueue;
 use crate::ids::{FlowId, StationId};
-use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES};
+use crate::packet::{Flags, PackedPacket};
 use crate::pair::Pair;
 
 /// A packet to send.
@@ -40,42 +40,37 @@ impl Uplink<'_> {
     /// station.
     #[inline(always)]
     pub fn send(&mut self, now: Time, connection: u16, segment: TcpSegment) {
-        let usual = self.usual.unpack();
         // The SYN and the ACK that ends the handshake consist of a header only.
         let syn = segment.seq == 0;
-        let bytes = match syn || segment.bare {
-            true => HEADER_BYTES,
-            false => usual.bytes,
+        let usual = match syn || segment.bare {
+            true => self.usual.without_data(),
+            false => *self.usual,
         };
-        let packet = Packet {
-            flow: self.flow,
-            seq: segment.seq,
-            bytes,
-            connection,
-            traffic_class: TrafficClass::new(usual.traffic_class.dscp(), segment.ecn),
-            flags: Flags::of_tcp(segment.cwr)
-                .with_push(segment.push)
-                .with_bare(segment.bare),
-            ..usual
-        };
+        let flags = Flags::of_tcp(segment.cwr)
+            .with_push(segment.push)
+            .with_bare(segment.bare);
+        let packet = usual.numbered(self.flow, segment.seq, connection, segment.ecn, flags);
         // A packet whose access link becomes free at this very time counts as one that waited, as
         // in ns-2. It goes to the late line; on the prompt line it would delay other packets.
         let line = match self.pair.data_up >= now || syn {
             true => self.pair.class,
             false => self.pair.prompt_line,
         };
+        let bytes = usual.unpack().bytes;
         let at = (self.pair.wire).pass(&mut self.pair.data_up, now, bytes);
-        (self.arrivals).push_on(usize::from(line), at, packet.pack(), self.pair.data_enters);
+        (self.arrivals).push_on(usize::from(line), at, packet, self.pair.data_enters);
     }
 }
 
 #[cfg(test)]
 pub mod testing {
+    use forebay_aqm::TrafficClass;
     use forebay_units::{Rate, Span};
 
     use super::*;
     use crate::events::LineCounts;
     use crate::line::Wire;
+    use crate::packet::Packet;
 
     /// An access link that keeps the segments of a sender under test.
     pub struct TestLink {
@@ -132,9 +127,9 @@ pub mod testing {
 
         /// Returns the segments that were sent since the last call.
         pub fn take(&mut self) -> Vec<TcpSegment> {
-            let mut segments = Vec::new();
+            let mut sent = Vec::new();
             let end = Time::ZERO + Span::from_secs(100_000);
-            self.arrivals.take_before(end, |_, packet, _| {
+            let each = |segments: &mut Vec<TcpSegment>, _, packet: &PackedPacket| {
                 let packet = packet.unpack();
                 segments.push(TcpSegment {
                     push: packet.flags.push(),
@@ -144,8 +139,9 @@ pub mod testing {
                     ecn: packet.traffic_class.ecn(),
                 });
                 end
-            });
-            segments
+            };
+            self.arrivals.take_before(end, &mut sent, each, |_, _| {});
+            sent
         }
     }
 }

@@ -132,3 +132,86 @@ fn rounded(value: Value) -> Value {
         value => value,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_units::{params, Bytes, Rate, Span};
+
+    use super::*;
+
+    params! {
+        /// Parameters for the tests.
+        struct TestParams {
+            /// A number with more than ten digits.
+            gain: f64 = 0.123_456_789_012_345, 0.0 => 1.0;
+            /// A number of three digits.
+            weight: f64 = 0.125, 0.0 => 1.0;
+            /// A parameter that is not a number.
+            bytes: bool = true;
+        }
+    }
+
+    struct Unmodelled;
+
+    impl LinearLaw for Unmodelled {}
+
+    fn request() -> DesignRequest {
+        let point = OperatingPoint::of_flows(60.0, 0.2, 4000.0);
+        DesignRequest {
+            point,
+            probability: point.probability(),
+            marked: false,
+            set_point: SetPoint::Packets(150.0),
+            site: Site {
+                rate: Rate::from_bps(32_000_000),
+                buffer_pkts: 300.0,
+                packet: Bytes(1000),
+            },
+        }
+    }
+
+    #[test]
+    fn a_law_without_a_theory_has_no_model_no_rule_no_rate_control_and_no_coupling() {
+        let request = request();
+        let linear = Unmodelled.linear(&request.point, &request.site);
+        assert_eq!(linear, None);
+        assert!(Unmodelled.design(&request, &[]).unwrap().is_none());
+        assert_eq!(Unmodelled.rate_control(), None);
+        assert_eq!(Unmodelled.coupling(), None);
+    }
+
+    /// The capacity of the point, 4000 packets per second, converts a delay; the number of packets
+    /// of a set-point in packets is its own.
+    #[test]
+    fn the_target_of_a_request_is_in_packets() {
+        assert_eq!(request().target_pkts(), 150.0);
+        let delayed = DesignRequest {
+            set_point: SetPoint::Delay(Span::from_micros(25_000)),
+            ..request()
+        };
+        assert_eq!(delayed.target_pkts(), 100.0);
+    }
+
+    #[test]
+    fn a_design_contains_the_named_parameters_with_ten_digits() {
+        let params = TestParams::defaults();
+        let design = Design::of(
+            vec![("K", 2.0)],
+            &params,
+            &["gain", "bytes", "no such parameter"],
+            vec!["A note.".to_owned()],
+        );
+        let expected = vec![
+            ("gain", Value::Number(0.123_456_789)),
+            ("bytes", Value::Flag(true)),
+        ];
+        assert_eq!(design.params, expected);
+        assert_eq!(design.gains, [("K", 2.0)]);
+        assert!(design.settings.is_empty());
+        let with_settings = design.with_settings(&params, &["weight"], "Another.".to_owned());
+        let settings = [("weight", Value::Number(0.125))];
+        assert_eq!(with_settings.settings, settings);
+        assert_eq!(with_settings.params, expected);
+        assert_eq!(with_settings.notes, ["A note.", "Another."]);
+    }
+}

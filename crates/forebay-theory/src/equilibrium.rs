@@ -112,7 +112,7 @@ impl AckClockedFlows {
     fn probability(in_flight_pkts: f64) -> f64 {
         let (n, window) = (in_flight_pkts, in_flight_pkts + 0.5);
         let mut p = 1.0 / (1.0 + Self::KAPPA * window.powi(2));
-        for _ in 0..MAX_STEPS {
+        for _ in 0..NEWTON_STEPS {
             let (a, b) = (1.0 + n * p, 1.0 + Self::KAPPA * n * p);
             let error = ((1.0 - p) * b.powi(2) / (Self::KAPPA * p * (window * a).powi(2))).ln();
             p *= (error / (1.0 / (1.0 - p) + 2.0 / b - 2.0 / a)).exp();
@@ -192,6 +192,9 @@ pub struct MixedFlows {
 const TOLERANCE: f64 = 1e-14;
 /// The step in ln p for the numerical derivative.
 const SLOPE_STEP: f64 = 1e-7;
+/// The largest number of iterations of Newton's method for ACK-clocked flows, which needs five at
+/// most.
+const NEWTON_STEPS: u32 = 8;
 /// The largest number of iterations of a search.
 const MAX_STEPS: u32 = 200;
 
@@ -233,35 +236,41 @@ impl MixedFlows {
         self.classes.iter().map(rate).sum()
     }
 
-    /// Returns the probability at which the flows fill the link, by Newton's method on logarithms,
-    /// safeguarded by bisection.
+    /// Returns the probability at which the flows fill the link, from the logarithms of both.
     pub fn probability(&self, queue_pkts: f64) -> f64 {
         let ln_capacity = self.capacity_pkts_per_s.ln();
         let excess = |x: f64| self.rate_pkts_per_s(x.exp(), queue_pkts).ln() - ln_capacity;
-        let (mut low, mut high) = (-60.0, 30.0);
-        let mut x = self.guess.get();
-        for _ in 0..MAX_STEPS {
-            let error = excess(x);
-            if error > 0.0 {
-                low = x;
-            } else {
-                high = x;
-            }
-            let slope = (excess(x + SLOPE_STEP) - error) / SLOPE_STEP;
-            let step = x - error / if slope < 0.0 { slope } else { -1.0 };
-            let last = x;
-            x = if (low..=high).contains(&step) {
-                step
-            } else {
-                0.5 * (low + high)
-            };
-            if (x - last).abs() <= TOLERANCE * (1.0 + x.abs()) {
-                break;
-            }
-        }
-        self.guess.set(if x.is_finite() { x } else { -5.0 });
+        let x = decreasing_root(excess, (-60.0, 30.0), self.guess.get());
+        self.guess.set(x);
         x.exp()
     }
+}
+
+/// Returns the root of a decreasing function between two bounds: by Newton's method from `start`,
+/// and by bisection where a step would leave the bounds. Where the function does not decrease, a
+/// step is as long as its value.
+fn decreasing_root(f: impl Fn(f64) -> f64, (mut low, mut high): (f64, f64), start: f64) -> f64 {
+    let mut x = start;
+    for _ in 0..MAX_STEPS {
+        let error = f(x);
+        if error > 0.0 {
+            low = x;
+        } else {
+            high = x;
+        }
+        let slope = (f(x + SLOPE_STEP) - error) / SLOPE_STEP;
+        let step = x - error / if slope < 0.0 { slope } else { -1.0 };
+        let last = x;
+        x = if (low..=high).contains(&step) {
+            step
+        } else {
+            0.5 * (low + high)
+        };
+        if (x - last).abs() <= TOLERANCE * (1.0 + x.abs()) {
+            break;
+        }
+    }
+    x
 }
 
 impl Flows for MixedFlows {
@@ -386,6 +395,425 @@ fn agreement(queue_pkts: f64, model: LoopFilter, flows: &dyn Flows, site: &Site)
             point,
             model,
             queue_pkts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_units::{Bytes, Rate};
+
+    use super::*;
+    use crate::assertions::close;
+    use crate::linear::Sampled;
+
+    /// A law whose queue at the probability that the flows need is that of this function.
+    struct TestLaw<F>(F);
+
+    impl<F: Fn(f64) -> Option<f64>> LinearLaw for TestLaw<F> {
+        fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+            let sampled = Sampled {
+                interval_s: 0.01,
+                numerator: vec![1.0],
+                denominator: vec![1.0, -1.0],
+            };
+            let queue_pkts = (self.0)(point.probability())?;
+            Some(LoopFilter::sampled(queue_pkts, sampled))
+        }
+    }
+
+    /// Flows with a window or a class of their own.
+    struct TestFlows {
+        reno: RenoFlows,
+        largest_probability: f64,
+        has_small_window: bool,
+    }
+
+    impl Flows for TestFlows {
+        fn operating_point(&self, queue_pkts: f64) -> OperatingPoint {
+            self.reno.operating_point(queue_pkts)
+        }
+        fn largest_probability(&self, _point: &OperatingPoint) -> f64 {
+            self.largest_probability
+        }
+        fn has_small_window(&self, _point: &OperatingPoint, _queue_pkts: f64) -> bool {
+            self.has_small_window
+        }
+    }
+
+    /// Returns a link of 10 000 packets/s.
+    fn site(buffer_pkts: f64) -> Site {
+        Site {
+            rate: Rate::from_bps(80_000_000),
+            buffer_pkts,
+            packet: Bytes(1000),
+        }
+    }
+
+    /// Returns flows with 900 packets on the way of a link of 10 000 packets/s. With N flows and a
+    /// queue q they need the probability 2N²/(900 + q)².
+    fn reno(flows: f64) -> RenoFlows {
+        RenoFlows {
+            flows,
+            propagation_s: 0.09,
+            capacity_pkts_per_s: 10_000.0,
+        }
+    }
+
+    fn settled(
+        law: impl Fn(f64) -> Option<f64>,
+        flows: &dyn Flows,
+        buffer_pkts: f64,
+    ) -> Equilibrium {
+        settle(&TestLaw(law), flows, &site(buffer_pkts))
+    }
+
+    #[test]
+    fn a_queue_adds_its_delay_to_the_round_trip_time_of_renos_flows() {
+        let flows = reno(50.0);
+        let point = flows.operating_point(100.0);
+        close(point.rtt_s, 0.1, 1e-12);
+        close(point.flows(), 50.0, 1e-12);
+        close(point.probability(), 0.005, 1e-12);
+        assert_eq!(flows.largest_probability(&point), point.probability());
+        assert!(!flows.has_small_window(&point, 100.0));
+    }
+
+    /// The queue of a law with integral action is its target, whatever the flows need.
+    #[test]
+    fn the_equilibrium_of_integral_action_is_at_the_target() {
+        for target in [0.0, 100.1, 300.0] {
+            match settled(|_| Some(target), &reno(50.0), 300.0) {
+                Equilibrium::Linear {
+                    point,
+                    model,
+                    queue_pkts,
+                } => {
+                    assert_eq!((queue_pkts, model.queue_pkts), (target, target));
+                    close(point.rtt_s, (900.0 + target) / 1e4, 1e-12);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// A law with p = k·q settles at q if 2·50² = k·q·(900 + q)², such as at 100 with k = 5e-5.
+    #[test]
+    fn the_equilibrium_of_proportional_control_is_where_law_and_flows_agree() {
+        for queue in [0.5, 100.0, 1e11 / 3.0] {
+            let pipe_pkts: f64 = 900.0 + queue;
+            let gain = 5000.0 / (queue * pipe_pkts * pipe_pkts);
+            match settled(|p| Some(p / gain), &reno(50.0), 1e12) {
+                Equilibrium::Linear {
+                    point,
+                    model,
+                    queue_pkts,
+                } => {
+                    close(queue_pkts, queue, 1e-8);
+                    close(model.queue_pkts, queue, 1e-8);
+                    close(point.probability(), gain * queue, 1e-8);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The law signals at most 1 %. Without a queue 90 flows need 2 %, and at 900 packets 0.5 %.
+    #[test]
+    fn a_queue_grows_until_the_law_can_signal_enough() {
+        let law = |p: f64| (p <= 0.01).then(|| 900.0 * p / 0.005);
+        match settled(law, &reno(90.0), 1000.0) {
+            Equilibrium::Linear { queue_pkts, .. } => close(queue_pkts, 900.0, 1e-8),
+            other => panic!("{other:?}"),
+        }
+        let unmodelled = settled(|_| None, &reno(90.0), 1000.0);
+        assert!(matches!(unmodelled, Equilibrium::Unmodelled));
+    }
+
+    #[test]
+    fn a_law_that_signals_too_much_without_a_queue_keeps_it_empty() {
+        match settled(|_| Some(-1.0), &reno(90.0), 0.0) {
+            Equilibrium::Empty { probability } => close(probability, 0.02, 1e-12),
+            other => panic!("{other:?}"),
+        }
+        // 2·900²/900² = 2.
+        match settled(|_| Some(-1.0), &reno(900.0), 100.0) {
+            Equilibrium::Saturated {
+                queue_pkts,
+                probability,
+            } => {
+                assert_eq!(queue_pkts, 0.0);
+                close(probability, 2.0, 1e-12);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_equilibrium_beyond_the_buffer_overflows_it() {
+        match settled(|_| Some(100.0), &reno(50.0), 99.0) {
+            Equilibrium::Full {
+                queue_pkts,
+                probability,
+            } => {
+                assert_eq!(queue_pkts, 100.0);
+                close(probability, 0.005, 1e-12);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_class_that_would_need_a_probability_of_one_saturates_the_law() {
+        let flows = |largest_probability| TestFlows {
+            reno: reno(50.0),
+            largest_probability,
+            has_small_window: false,
+        };
+        match settled(|_| Some(100.0), &flows(1.0), 300.0) {
+            Equilibrium::Saturated {
+                queue_pkts,
+                probability,
+            } => assert_eq!((queue_pkts, probability), (100.0, 1.0)),
+            other => panic!("{other:?}"),
+        }
+        let below_one = settled(|_| Some(100.0), &flows(0.999), 300.0);
+        assert!(matches!(below_one, Equilibrium::Linear { .. }));
+    }
+
+    #[test]
+    fn a_window_below_the_smallest_one_of_its_sender_is_reported() {
+        let flows = TestFlows {
+            reno: reno(50.0),
+            largest_probability: 0.005,
+            has_small_window: true,
+        };
+        match settled(|_| Some(100.0), &flows, 300.0) {
+            Equilibrium::Small {
+                queue_pkts,
+                probability,
+            } => {
+                assert_eq!(queue_pkts, 100.0);
+                close(probability, 0.005, 1e-12);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The law's queue jumps from 100 to 10 packets where the flows need less than 0.55 %, which is
+    /// at a queue of 53 packets.
+    #[test]
+    fn a_law_whose_probability_jumps_past_that_of_the_flows_has_no_equilibrium() {
+        let law = |p: f64| Some(if p > 0.0055 { 100.0 } else { 10.0 });
+        match settled(law, &reno(50.0), 300.0) {
+            Equilibrium::Jump {
+                queue_pkts,
+                probability,
+            } => {
+                assert_eq!(queue_pkts, 10.0);
+                close(probability, 5000.0 / 910.0_f64.powi(2), 1e-12);
+            }
+            other => panic!("{other:?}"),
+        }
+        let beyond_the_buffer = settled(law, &reno(50.0), 9.0);
+        assert!(matches!(beyond_the_buffer, Equilibrium::Full { .. }));
+    }
+
+    /// c·b = W·a with c² = (1 − p)/(κp) is a quadratic equation in n, so that n is known for each p.
+    #[test]
+    fn ack_clocked_flows_need_the_probability_of_their_equilibrium_equation() {
+        let kappa = 7.0 / 12.0;
+        for p in [1e-6_f64, 1e-3, 0.02, 0.2, 0.6] {
+            let c = ((1.0 - p) / (kappa * p)).sqrt();
+            let linear = 1.0 + 0.5 * p - c * kappa * p;
+            let n = ((linear * linear - 4.0 * p * (0.5 - c)).sqrt() - linear) / (2.0 * p);
+            close(AckClockedFlows::probability(n), p, 1e-8);
+        }
+        // Without packets in flight the windows are half a packet: 1 − p = κp/4.
+        close(
+            AckClockedFlows::probability(0.0),
+            1.0 / (1.0 + kappa / 4.0),
+            1e-12,
+        );
+        // With many, W = 1.31/√p (Ott, Kemperman and Mathis 1996).
+        let p = AckClockedFlows::probability(1e5);
+        close(1e5 * p.sqrt(), 1.31, 1e-3);
+    }
+
+    /// The point of ACK-clocked flows has their round-trip time, and as many Reno flows as need
+    /// their probability.
+    #[test]
+    fn the_operating_point_of_ack_clocked_flows_has_their_probability() {
+        let flows = AckClockedFlows { reno: reno(50.0) };
+        let point = flows.operating_point(100.0);
+        close(point.rtt_s, 0.1, 1e-12);
+        assert_eq!(point.capacity_pkts_per_s, 10_000.0);
+        // 1000 packets in flight of 50 flows.
+        close(
+            point.probability(),
+            AckClockedFlows::probability(20.0),
+            1e-12,
+        );
+    }
+
+    fn mix(classes: Vec<FlowClass>) -> MixedFlows {
+        MixedFlows::new(classes, 100.0, 0.09, 10_000.0)
+    }
+
+    /// Classes of Reno have W = √(2/p), so that √(p/2) = Σ (N/R)/C.
+    #[test]
+    fn a_mix_of_renos_flows_needs_the_probability_of_its_classes() {
+        let flows = mix(vec![
+            FlowClass::of_share(WindowLaw::Reno, 0.25, 0.5),
+            FlowClass {
+                fixed_flows: 5.0,
+                waits: false,
+                ..FlowClass::of_share(WindowLaw::Reno, 0.75, 2.0)
+            },
+        ]);
+        // 25 flows with 45 + 10 ms, and 75 + 5 with 180 ms, whose packets do not wait.
+        let sum: f64 = 25.0 / 0.055 + 80.0 / 0.18;
+        let expected = 2.0 * (sum / 1e4).powi(2);
+        close(flows.probability(100.0), expected, 1e-12);
+        close(flows.rate_pkts_per_s(expected, 100.0), 1e4, 1e-12);
+        close(flows.rtt_s(&flows.classes[0], 100.0), 0.055, 1e-12);
+        close(flows.rtt_s(&flows.classes[1], 100.0), 0.18, 1e-12);
+        let point = flows.operating_point(100.0);
+        close(point.probability(), expected, 1e-12);
+        close(point.rtt_s, 0.1, 1e-12);
+        assert_eq!(point.capacity_pkts_per_s, 1e4);
+        assert_eq!(flows.largest_probability(&point), point.probability());
+        assert!(!flows.has_small_window(&point, 100.0));
+    }
+
+    /// L4S flows of DCTCP have W = 2/(k√p), and flows of Reno √2/√p.
+    #[test]
+    fn coupled_classes_are_marked_with_the_root_of_the_probability() {
+        let flows = mix(vec![
+            FlowClass::of_share(WindowLaw::Reno, 0.5, 1.0),
+            FlowClass {
+                coupling: Some(2.0),
+                ..FlowClass::of_share(WindowLaw::Dctcp, 0.5, 1.0)
+            },
+        ]);
+        let root = 50.0 * (2.0_f64.sqrt() + 1.0) / 1000.0;
+        close(flows.probability(100.0), root * root, 1e-12);
+        let point = flows.operating_point(100.0);
+        close(flows.largest_probability(&point), 2.0 * root, 1e-12);
+    }
+
+    /// From 1e-9 to 1000 flows per packet in flight, and whatever was asked before.
+    #[test]
+    fn the_probability_of_a_mix_is_found_from_any_earlier_one() {
+        let mut flows = mix(vec![FlowClass::of_share(WindowLaw::Dctcp, 1.0, 1.0)]);
+        for per_packet in [1e-9, 1e3, 1e-3, 1e2, 1e-6, 0.3] {
+            flows.flows = per_packet * 1000.0;
+            close(flows.probability(100.0), 2.0 * per_packet, 1e-11);
+            close(flows.probability(100.0), 2.0 * per_packet, 1e-11);
+        }
+    }
+
+    /// Finds a root, and returns it with the points at which the function was evaluated, in pairs: one
+    /// of each step, and one close to it for the slope.
+    fn searched(f: impl Fn(f64) -> f64, start: f64) -> (f64, Vec<f64>) {
+        let points = std::cell::RefCell::new(Vec::new());
+        let counted = |x: f64| {
+            points.borrow_mut().push(x);
+            f(x)
+        };
+        let root = decreasing_root(counted, (-60.0, 30.0), start);
+        (root, points.into_inner())
+    }
+
+    /// Newton's method needs few steps for smooth functions, from close to the root or from far.
+    #[test]
+    fn a_root_is_found_in_few_steps() {
+        let bent = |x: f64| -0.5 * x - (1.0 + x.exp()).ln() + 2.0_f64.ln();
+        let logistic = |x: f64| 0.5 - 1.0 / (1.0 + (-x).exp());
+        let cubic = |x: f64| -(x - 1.0).powi(3) - 4.0 * (x - 1.0);
+        for start in [-5.0, 0.0, 7.0, 25.0] {
+            for (root, steps, f) in [
+                (20.0, 4, &(|x: f64| 40.0 - 2.0 * x) as &dyn Fn(f64) -> f64),
+                (-50.0, 4, &|x: f64| -0.5 * x - 25.0),
+                (0.0, 8, &bent),
+                (0.0, 16, &logistic),
+                (1.0, 13, &cubic),
+            ] {
+                let (actual, points) = searched(f, start);
+                close(actual, root, 1e-13);
+                assert!(points.len() <= 2 * steps, "{root} from {start}: {points:?}");
+            }
+        }
+    }
+
+    /// The value is 1 up to x = −3: the steps from −10 are of that length.
+    #[test]
+    fn where_a_function_does_not_decrease_a_step_is_as_long_as_its_value() {
+        let (root, points) = searched(|x| if x < -3.0 { 1.0 } else { -2.0 - x }, -10.0);
+        close(root, -2.0, 1e-13);
+        for (k, x) in points.iter().step_by(2).take(8).enumerate() {
+            close(*x, k as f64 - 10.0, 1e-12);
+        }
+    }
+
+    /// A jump from 1 to −1 at 5 has no slope: the bounds around it are halved.
+    #[test]
+    fn a_jump_is_bisected() {
+        let (root, points) = searched(|x| if x < 5.0 { 40.0 } else { -40.0 }, 0.0);
+        close(root, 5.0, 1e-12);
+        assert!(points.len() < 2 * 60, "{} points", points.len());
+    }
+
+    /// DCTCP does not go below two packets. Its window is 2/p, and 2/(k√p) with a coupling.
+    #[test]
+    fn a_mix_has_a_small_window_where_one_of_its_classes_has() {
+        let flows = |coupling| {
+            mix(vec![
+                FlowClass::of_share(WindowLaw::Reno, 0.5, 1.0),
+                FlowClass {
+                    coupling,
+                    ..FlowClass::of_share(WindowLaw::Dctcp, 0.5, 1.0)
+                },
+            ])
+        };
+        let point = |probability: f64| OperatingPoint {
+            load: (0.5 * probability).sqrt(),
+            capacity_pkts_per_s: 1e4,
+            rtt_s: 0.1,
+        };
+        assert!(!flows(None).has_small_window(&point(0.99), 100.0));
+        assert!(flows(None).has_small_window(&point(1.01), 100.0));
+        assert!(!flows(Some(2.0)).has_small_window(&point(0.24), 100.0));
+        assert!(flows(Some(2.0)).has_small_window(&point(0.26), 100.0));
+        // Exactly two packets are not too few.
+        let half = OperatingPoint {
+            load: 0.5,
+            ..point(0.5)
+        };
+        let coupling = 1.0 / 0.5_f64.sqrt();
+        assert_eq!(coupling * half.probability().sqrt(), 1.0);
+        assert!(!flows(Some(coupling)).has_small_window(&half, 100.0));
+    }
+
+    /// Law and flows agree for a mix too, whose law has p = k·q.
+    #[test]
+    fn a_mix_settles_where_its_flows_fill_the_link() {
+        let flows = mix(vec![
+            FlowClass::of_share(WindowLaw::Cubic, 0.5, 0.5),
+            FlowClass::of_share(WindowLaw::IndependentReno, 0.5, 1.5),
+        ]);
+        match settled(|p| Some(p / 1e-4), &flows, 1000.0) {
+            Equilibrium::Linear {
+                point, queue_pkts, ..
+            } => {
+                close(point.probability(), 1e-4 * queue_pkts, 1e-8);
+                close(
+                    flows.rate_pkts_per_s(1e-4 * queue_pkts, queue_pkts),
+                    1e4,
+                    1e-8,
+                );
+            }
+            other => panic!("{other:?}"),
         }
     }
 }

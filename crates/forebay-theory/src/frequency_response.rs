@@ -447,10 +447,15 @@ mod tests {
         }
     }
 
-    /// Returns Poisson's sum Z{F} = (1/T)·Σ F(s + 2πjm/T), term by term.
-    fn summed(s: Complex64, interval_s: f64, f: impl Fn(Complex64) -> Complex64) -> Complex64 {
+    /// Returns Poisson's sum Z{F} = (1/T)·Σ F(s + 2πjm/T), with this many terms on each side.
+    fn summed(
+        s: Complex64,
+        interval_s: f64,
+        terms: i32,
+        f: impl Fn(Complex64) -> Complex64,
+    ) -> Complex64 {
         let term = |m: i32| f(s + Complex64::new(0.0, TAU * f64::from(m) / interval_s));
-        (-20_000..=20_000).map(term).sum::<Complex64>() / interval_s
+        (-terms..=terms).map(term).sum::<Complex64>() / interval_s
     }
 
     fn near(actual: Complex64, expected: Complex64) {
@@ -470,7 +475,7 @@ mod tests {
             for omega in [0.3, 4.0, 70.0, 150.0] {
                 for real in [0.0, 0.7] {
                     let s = Complex64::new(real, omega);
-                    let pulse = summed(s, 0.02, |s| {
+                    let pulse = summed(s, 0.02, 500, |s| {
                         let hold = (ONE - (-s * 0.02).exp()) / s;
                         let plant = response.plant(s);
                         hold * plant / (ONE + direct * plant)
@@ -499,6 +504,23 @@ mod tests {
             near(by_fractions.pulse(s), by_product.pulse(s));
             near(by_fractions.loop_gain(s), by_product.loop_gain(s));
             near(by_fractions.sensitivity(s), by_product.sensitivity(s));
+        }
+    }
+
+    /// Paths in product form need not have the same poles.
+    #[test]
+    fn the_pulse_of_parallel_paths_is_the_sum_of_theirs() {
+        let mut both = sampled(0.0);
+        both.paths[1].poles = real(&[2.0, 30.0]);
+        let alone = |path: usize| Loop {
+            paths: vec![both.paths[path].clone()],
+            ..both.clone()
+        };
+        let (first, second) = (alone(0), alone(1));
+        for omega in [0.2, 6.0, 90.0] {
+            let s = Complex64::new(0.0, omega);
+            let pulse = |system: &Loop| system.response(&[]).pulse(s);
+            near(pulse(&both), pulse(&first) + pulse(&second));
         }
     }
 
@@ -533,5 +555,278 @@ mod tests {
         let expected = 0.2 * (gain(30.0, 0.25) + gain(5.0, 0.11));
         near(response.loop_gain(s), expected);
         near(response.sensitivity(s), ONE / (ONE + expected));
+    }
+
+    /// Returns the one path gain·e^{−s·delay}/Π(s + pole) with a direct gain and a sampled law.
+    fn one_path(gain: f64, poles: &[f64], delay_s: f64, direct: f64, interval_s: f64) -> Loop {
+        Loop {
+            paths: vec![Path {
+                gain,
+                poles: real(poles),
+                shares: None,
+                delay_s,
+            }],
+            direct,
+            sampler: Some(Sampler {
+                interval_s,
+                numerator: vec![0.3, -0.29],
+                denominator: vec![1.0, -1.0],
+            }),
+            hybrid: direct != 0.0,
+        }
+    }
+
+    fn closer(actual: Complex64, expected: Complex64, tolerance: f64) {
+        assert!(
+            (actual - expected).norm() <= tolerance * expected.norm(),
+            "{actual} {expected}"
+        );
+    }
+
+    /// Fewer poles of the plant leave more of the aliases.
+    #[test]
+    fn the_number_of_alias_terms_suffices_for_plants_with_few_poles() {
+        for (poles, interval_s, delay_s) in [
+            (&[0.5][..], 0.02, 0.107),
+            (&[0.5, 4.0], 0.02, 0.107),
+            (&[0.5, 4.0, 9.0], 0.02, 0.107),
+            (&[0.5, 4.0], 0.3, 0.04),
+        ] {
+            let system = one_path(8.0, poles, delay_s, 0.4, interval_s);
+            let max_fold = system.most_folds();
+            let folds: Vec<i32> = (-max_fold..=max_fold).filter(|fold| *fold != 0).collect();
+            let response = system.response(&folds);
+            for omega in [0.3, 2.0, 3.0 / interval_s] {
+                let s = Complex64::new(0.0, omega);
+                let pulse = summed(s, interval_s, 3000, |s| {
+                    let hold = (ONE - (-s * interval_s).exp()) / s;
+                    let plant = response.plant(s);
+                    hold * plant / (ONE + 0.4 * plant)
+                });
+                closer(response.outer(s), response.law(s) * pulse, 1e-4);
+            }
+        }
+    }
+
+    #[test]
+    fn alias_terms_are_for_samplers_and_more_of_them_for_slow_ones() {
+        let folds =
+            |poles: &[f64], interval_s| one_path(8.0, poles, 0.1, 0.4, interval_s).most_folds();
+        // An interval of a fifth of the delay, and of five delays and a bit.
+        assert_eq!((folds(&[1.0], 0.02), folds(&[1.0], 0.51)), (61, 66));
+        assert_eq!((folds(&[1.0; 2], 0.02), folds(&[1.0; 2], 0.51)), (7, 12));
+        assert_eq!((folds(&[1.0; 3], 0.02), folds(&[1.0; 3], 0.51)), (3, 8));
+        // The shortest delay and the fewest poles of all paths count.
+        let mut two = sampled(0.3);
+        two.paths[0].poles.truncate(2);
+        two.paths[1].delay_s = 0.01;
+        assert_eq!(two.most_folds(), 8);
+        let continuous = Loop {
+            sampler: None,
+            ..two
+        };
+        assert_eq!(continuous.most_folds(), 0);
+    }
+
+    /// Without a delay, Z{H/s} is T/(e^{sT} − 1) = (1 − sT/2 + (sT)²/12 − …)/s.
+    #[test]
+    fn the_pulse_of_an_integrator_is_exact_close_to_its_pole() {
+        let system = one_path(1.0, &[0.0], 0.0, 0.0, 0.02);
+        let response = system.response(&[]);
+        for size in [1e-9, 1e-5, 4e-3, 6e-3, 0.1] {
+            for s in [Complex64::new(0.0, size), Complex64::new(size, -size)] {
+                let x = 0.02 * s;
+                let expected = (ONE - x / 2.0 + x * x / 12.0 - x.powi(4) / 720.0) / s;
+                closer(response.pulse(s), expected, 1e-12);
+            }
+        }
+    }
+
+    /// With a delay of half an interval, of a whole one, of two and a half, and of three.
+    #[test]
+    fn the_pulse_of_a_mode_is_that_of_its_step_response() {
+        for delay_s in [0.05, 0.1, 0.25, 0.3] {
+            let system = one_path(3.0, &[2.0], delay_s, 0.0, 0.1);
+            let response = system.response(&[]);
+            for s in [Complex64::new(0.5, 3.0), Complex64::new(0.0, 20.0)] {
+                // Σ g(kT)z⁻ᵏ − z⁻¹·Σ g(kT)z⁻ᵏ, for the response g to a step.
+                let z_1 = (-s * 0.1).exp();
+                let step = |k: u32| {
+                    let t = 0.1 * f64::from(k) - delay_s;
+                    if t > 1e-9 {
+                        1.5 * (1.0 - (-2.0 * t).exp())
+                    } else {
+                        0.0
+                    }
+                };
+                let mut expected = Complex64::ZERO;
+                for k in 1..2000 {
+                    expected += (step(k) - step(k - 1)) * z_1.powu(k);
+                }
+                closer(response.pulse(s), expected, 1e-9);
+            }
+        }
+    }
+
+    /// sin(ωT/2)/(ωT/2)·e^{−jωT/2} on the imaginary axis, down to frequencies close to zero.
+    #[test]
+    fn the_hold_is_a_sinc_with_a_delay_of_half_an_interval() {
+        let system = one_path(1.0, &[1.0], 0.1, 0.4, 0.02);
+        let response = system.response(&[]);
+        for omega in [1e-6, 1e-3, 4.9e-3, 5.1e-3, 1.0, 100.0] {
+            let half = 0.01 * omega;
+            let expected = Complex64::from_polar(f64::sin(half) / half, -half);
+            closer(response.hold(Complex64::new(0.0, omega)), expected, 1e-11);
+        }
+        assert_eq!(response.hold(Complex64::ZERO), ONE);
+        // The law is (0.3 − 0.29z⁻¹)/(1 − z⁻¹): 0.295 at half of the sampling frequency.
+        let half_sampling = Complex64::new(0.0, 50.0 * std::f64::consts::PI);
+        closer(response.law(half_sampling), 0.295.into(), 1e-12);
+    }
+
+    /// The term of one alias only, on one side.
+    #[test]
+    fn every_alias_is_at_its_own_frequency() {
+        let system = one_path(30.0, &[0.5, 4.0], 0.033, 0.4, 0.02);
+        let s = Complex64::new(0.2, 40.0);
+        let term = |fold: i32| {
+            let alias = s + Complex64::new(0.0, TAU * f64::from(fold) / 0.02);
+            let g = 30.0 * (-alias * 0.033).exp() / ((alias + 0.5) * (alias + 4.0));
+            let hold = (ONE - (-alias * 0.02).exp()) / alias;
+            hold * 0.4 * g * g / (ONE + 0.4 * g) / 0.02
+        };
+        let without = system.response(&[]).outer(s);
+        let law = system.response(&[]).law(s);
+        for fold in [-2, -1, 1, 3] {
+            let with = system.response(&[fold]).outer(s);
+            let difference = without - with;
+            assert!((difference - law * term(fold)).norm() < 1e-9 * law.norm());
+        }
+        // An alias counts if it is larger than the threshold times the pulse transfer function.
+        let response = system.response(&[]);
+        let size = response.pulse(s).norm();
+        for fold in [-2, -1, 1, 3] {
+            let share = term(fold).norm() / size;
+            assert_eq!(response.counted(s, &[fold], 0.99 * share), [fold]);
+            assert!(response.counted(s, &[fold], 1.01 * share).is_empty());
+        }
+    }
+
+    /// With a sampler a thousand times faster than the plant there are no aliases, and the hybrid
+    /// loop is the continuous loop (d + D·H/T)·G.
+    #[test]
+    fn a_hybrid_loop_with_a_fast_sampler_is_a_continuous_loop() {
+        let system = one_path(30.0, &[0.5, 4.0, 9.0], 0.25, 0.2, 1e-4);
+        let max_fold = system.most_folds();
+        let folds: Vec<i32> = (-max_fold..=max_fold).filter(|fold| *fold != 0).collect();
+        let response = system.response(&folds);
+        for omega in [0.4, 1.3, 4.0, 11.0] {
+            let s = Complex64::new(0.1, omega);
+            let plant = 30.0 * (-s * 0.25).exp() / ((s + 0.5) * (s + 4.0) * (s + 9.0));
+            let z_1 = (-s * 1e-4).exp();
+            let law = (0.3 - 0.29 * z_1) / (1.0 - z_1);
+            let hold = (ONE - z_1) / (s * 1e-4);
+            let expected = (0.2 + law * hold) * plant;
+            closer(response.plant(s), plant, 1e-12);
+            closer(response.inner(s), 0.2 * plant, 1e-12);
+            closer(response.law(s), law, 1e-9);
+            closer(response.loop_gain(s), expected, 1e-6);
+            closer(response.sensitivity(s), ONE / (ONE + expected), 1e-4);
+        }
+    }
+
+    /// A sine n is added to the queue x of x' = −x + u(t − R), and u = −(d·(x + n) + p), where p is a
+    /// sampled law held for half a second. The response is compared with the component of x + n in
+    /// a simulation, whose period is that of the sine and four samples.
+    #[test]
+    fn the_sensitivity_is_the_component_of_a_simulation_with_a_slow_sampler() {
+        let (direct, period_s, step_s, delay_steps) = (0.8, 2.0, 1e-3, 300);
+        let mut system = one_path(1.0, &[1.0], 0.3, direct, 0.5);
+        system.sampler = Some(Sampler {
+            interval_s: 0.5,
+            numerator: vec![0.6, -0.1],
+            denominator: vec![1.0, -0.5],
+        });
+        let omega = TAU / period_s;
+        let steps = 2000;
+        let decay = f64::exp(-step_s);
+        let (mut x, mut p, mut last) = (0.0, 0.0, 0.0);
+        let mut inputs = vec![0.0; delay_steps];
+        let mut component = Complex64::ZERO;
+        for step in 0..30 * steps {
+            let angle = omega * step_s * f64::from(step);
+            let queue = x + angle.cos();
+            if step % 500 == 0 {
+                p = 0.5 * p + 0.6 * queue - 0.1 * last;
+                last = queue;
+            }
+            // The last of the periods, in which the initial deviation has decayed.
+            if step >= 29 * steps {
+                component += queue * Complex64::from_polar(2.0 / f64::from(steps), -angle);
+            }
+            let delayed = &mut inputs[step as usize % delay_steps];
+            x = decay * x + (1.0 - decay) * *delayed;
+            *delayed = -(direct * queue + p);
+        }
+        let folds: Vec<i32> = (-60..=60).filter(|fold| *fold != 0).collect();
+        let s = Complex64::new(0.0, omega);
+        let sensitivity = system.response(&folds).sensitivity(s);
+        closer(sensitivity, component, 3e-3);
+        // Without the direct part the samples alone make the loop, and its sensitivity is 1/(1 + L).
+        system.direct = 0.0;
+        system.hybrid = false;
+        let response = system.response(&[]);
+        closer(
+            response.sensitivity(s) * (ONE + response.outer(s)),
+            ONE,
+            1e-12,
+        );
+    }
+
+    /// 1 + L is (1 + d·G)(1 + L_s), also with a slow sampler; without a direct part it is 1 + L_s.
+    #[test]
+    fn the_gain_of_a_hybrid_loop_has_the_poles_of_both_of_its_loops() {
+        let s = Complex64::new(0.3, 17.0);
+        for direct in [0.0, 0.4] {
+            let system = one_path(300.0, &[0.5, 4.0], 0.033, direct, 0.1);
+            let response = system.response(&[-1, 1]);
+            let product = (ONE + response.inner(s)) * (ONE + response.outer(s));
+            closer(ONE + response.loop_gain(s), product, 1e-12);
+        }
+    }
+
+    /// A real system responds to opposite frequencies with conjugate gains.
+    #[test]
+    fn gains_at_conjugate_frequencies_are_conjugate() {
+        let mut complex = sampled(0.3);
+        for path in &mut complex.paths {
+            path.poles = vec![
+                Complex64::new(0.5, 0.0),
+                Complex64::new(4.0, 7.0),
+                Complex64::new(4.0, -7.0),
+            ];
+        }
+        let response = complex.response(&[-2, -1, 1, 2]);
+        for s in [Complex64::new(0.2, 3.0), Complex64::new(0.0, 80.0)] {
+            closer(response.plant(s.conj()), response.plant(s).conj(), 1e-12);
+            closer(response.outer(s.conj()), response.outer(s).conj(), 1e-12);
+            closer(
+                response.loop_gain(s.conj()),
+                response.loop_gain(s).conj(),
+                1e-12,
+            );
+            closer(
+                response.sensitivity(s.conj()),
+                response.sensitivity(s).conj(),
+                1e-12,
+            );
+        }
+    }
+
+    #[test]
+    fn the_number_of_terms_is_between_zero_and_a_million() {
+        assert_eq!(term_count(-1.0), 0);
+        assert_eq!(term_count(61.0), 61);
+        assert_eq!(term_count(f64::INFINITY), 1_000_000);
     }
 }

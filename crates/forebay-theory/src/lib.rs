@@ -57,3 +57,18 @@ pub mod window_law;
 
 #[cfg(feature = "loops")]
 pub use num_complex::Complex64;
+
+/// Assertions that the tests of this crate share.
+#[cfg(test)]
+mod assertions {
+    /// Panics unless `actual` is within the fraction `tolerance` of `expected`; an expected zero
+    /// must be met within `tolerance` itself.
+    #[track_caller]
+    pub fn close(actual: f64, expected: f64, tolerance: f64) {
+        let scale = if expected == 0.0 { 1.0 } else { expected.abs() };
+        assert!(
+            (actual - expected).abs() <= tolerance * scale,
+            "{actual} is not {expected} within {tolerance:e}"
+        );
+    }
+}

@@ -262,6 +262,7 @@ impl std::ops::Div for Complex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::assertions::close;
 
     #[test]
     fn the_operating_point_is_that_of_example_1_of_pi_pd() {
@@ -323,5 +324,207 @@ mod tests {
         };
         let (re, im) = averaged.response(1.0);
         assert!((re - 0.4).abs() < 1e-12 && (im + 0.2).abs() < 1e-12);
+    }
+
+    /// Around 60 flows at 200 ms and 175 packets of 3750 packets/s, staqm prints a = 7.853e-5 and
+    /// b = 7.827e-5 at 160 Hz for β = ½, where a, b = K_P ± K_I·T/2 with K_I/K_P at TCP's pole.
+    #[test]
+    fn the_gain_of_pi_is_that_which_staqm_prints() {
+        let point = OperatingPoint::of_flows(60.0, 0.2 + 175.0 / 3750.0, 3750.0);
+        let (k_p, half_s) = (point.pi_gain(0.5), 0.5 / 160.0);
+        close(k_p * (1.0 + point.tcp_pole() * half_s), 7.853e-5, 1e-4);
+        close(k_p * (1.0 - point.tcp_pole() * half_s), 7.827e-5, 1e-4);
+    }
+
+    /// With its zero on TCP's pole, PI in front of the plant leaves K_P·K/(s(s + 1/R)), whose size at
+    /// the crossover s = jβ/R is one.
+    #[test]
+    fn the_gain_of_pi_has_its_crossover_at_beta_over_the_round_trip_time() {
+        for (flows, rtt_s, capacity, beta) in [(60.0, 0.25, 3750.0, 0.5), (7.0, 0.02, 900.0, 0.2)] {
+            let point = OperatingPoint::of_flows(flows, rtt_s, capacity);
+            let omega: f64 = beta / rtt_s;
+            let plant = capacity * capacity / (2.0 * flows);
+            let size = plant / (omega * omega.hypot(1.0 / rtt_s));
+            close(point.pi_gain(beta) * size, 1.0, 1e-12);
+        }
+    }
+
+    /// 50 flows with 500 packets in flight at 0.1 s.
+    #[test]
+    fn the_quantities_of_an_operating_point_are_those_computed_by_hand() {
+        let point = OperatingPoint::of_flows(50.0, 0.1, 5000.0);
+        close(point.load, 0.1, 1e-12);
+        close(point.flows(), 50.0, 1e-12);
+        close(point.window_pkts(), 10.0, 1e-12);
+        close(point.probability(), 0.02, 1e-12);
+        close(point.tcp_pole(), 2.0, 1e-12);
+        close(point.queue_pole(), 10.0, 1e-12);
+        close(point.plant_gain(), 250_000.0, 1e-12);
+        // (RC)³/(2N)² = 500³/100².
+        close(point.gain_at_rest(), 12_500.0, 1e-12);
+        // A steady load needs W' = 0: 1/R = W²p/(2R), and q' = 0: N·W/R = C.
+        assert_eq!((point.capacity_pkts_per_s, point.rtt_s), (5000.0, 0.1));
+    }
+
+    fn filter(numerator: &[f64], denominator: &[f64]) -> Sampled {
+        Sampled {
+            interval_s: 0.1,
+            numerator: numerator.to_vec(),
+            denominator: denominator.to_vec(),
+        }
+    }
+
+    /// ¼/(1 − ¾z⁻¹) in front of (1 + 2z⁻¹)/(1 − ½z⁻¹) is (¼ + ½z⁻¹)/(1 − 1¼z⁻¹ + ⅜z⁻²).
+    #[test]
+    fn an_average_in_front_of_a_filter_multiplies_both() {
+        let averaged = filter(&[1.0, 2.0], &[1.0, -0.5]).averaged(0.25);
+        assert_eq!(averaged, filter(&[0.25, 0.5], &[1.0, -1.25, 0.375]));
+    }
+
+    /// Returns the output of a filter after `steps` samples of one.
+    fn after_a_step(sampled: &Sampled, steps: usize) -> f64 {
+        let mut outputs: Vec<f64> = Vec::new();
+        for step in 0..steps {
+            let inputs: f64 = sampled.numerator.iter().take(step + 1).sum();
+            let past = sampled.denominator.iter().skip(1);
+            let past = past.zip(outputs.iter().rev());
+            let sum = inputs - past.map(|(d, y)| d * y).sum::<f64>();
+            outputs.push(sum / sampled.denominator[0]);
+        }
+        outputs[steps - 1]
+    }
+
+    /// A law integrates if its output grows for ever after a step, up to the rounding of gains such
+    /// as 0.1 + 0.2 − 0.3.
+    #[test]
+    fn a_law_integrates_if_its_output_grows_for_ever() {
+        for (numerator, denominator, integrates) in [
+            (vec![0.3], vec![1.0, -1.0], true),
+            (vec![-0.3], vec![1.0, -1.0], true),
+            (vec![0.3], vec![1.0, -1.9, 0.9], true),
+            (vec![0.3], vec![-2.0, 2.0], true),
+            (vec![0.3], vec![1.0, -0.99], false),
+            (vec![0.3, 0.1], vec![1.0], false),
+            (vec![2.0, -2.0], vec![1.0, -1.0], false),
+            (vec![0.1, 0.2, -0.3], vec![1.0, -1.0], false),
+            (vec![0.0], vec![1.0, -1.0], false),
+        ] {
+            let sampled = filter(&numerator, &denominator);
+            let growth = after_a_step(&sampled, 4000) - after_a_step(&sampled, 3000);
+            assert_eq!(growth.abs() > 1.0, integrates, "{sampled:?}");
+            // The units of the coefficients do not matter.
+            for (gain, scale) in [
+                (1.0, 1.0),
+                (1e9, 1.0),
+                (1e-12, 1.0),
+                (1.0, 1e9),
+                (1.0, 1e-9),
+            ] {
+                let scaled = |c: &[f64], by: f64| c.iter().map(|c| c * by).collect::<Vec<_>>();
+                let (n, d) = (scaled(&numerator, gain), scaled(&denominator, scale));
+                let model = LoopFilter::sampled(0.0, filter(&n, &d));
+                assert_eq!(model.integrates(), integrates, "{model:?}");
+            }
+        }
+        let direct = LoopFilter {
+            direct: 1.0,
+            sampled: None,
+            ..LoopFilter::sampled(0.0, filter(&[1.0], &[1.0, -1.0]))
+        };
+        assert!(!direct.integrates());
+    }
+
+    /// Without integral action the proportional gain is the final output after a step.
+    #[test]
+    fn the_proportional_gain_without_integral_action_is_that_at_rest() {
+        let sampled = filter(&[3.0, 1.0], &[1.0, -0.5]);
+        close(after_a_step(&sampled, 100), 8.0, 1e-12);
+        let model = LoopFilter {
+            direct: 0.5,
+            ..LoopFilter::sampled(0.0, sampled)
+        };
+        close(model.proportional(), 8.5, 1e-12);
+        // K_P ± K_I·T/2 = 2 ± 0.2.
+        let pi = LoopFilter::sampled(0.0, filter(&[2.2, -1.8], &[1.0, -1.0]));
+        close(pi.proportional(), 2.0, 1e-12);
+        let direct = LoopFilter {
+            direct: 0.5,
+            sampled: None,
+            ..pi
+        };
+        assert_eq!(direct.proportional(), 0.5);
+    }
+
+    /// A law p += n₀·(e − e₋₁) + n₁·(e₋₁ − e₋₂), limited to non-negative p, whose first sample is of
+    /// an empty queue, is stepped until p is constant.
+    #[test]
+    fn the_equilibrium_without_integral_action_is_that_of_the_stepped_law() {
+        let target = 40.0;
+        for numerator in [vec![3e-4, -1e-4], vec![3e-4, 0.0], vec![2e-4]] {
+            let model = LoopFilter::controlled(target, filter(&numerator, &[1.0]), 0.01);
+            let queue_pkts = model.unwrap().queue_pkts;
+            let second = numerator.get(1).copied().unwrap_or(0.0);
+            let (mut p, mut last, mut change) = (0.0_f64, 0.0, 0.0);
+            for q in [0.0, queue_pkts, queue_pkts, queue_pkts, queue_pkts] {
+                let error = q - target;
+                p = (p + numerator[0] * (error - last) + second * change).max(0.0);
+                (change, last) = (error - last, error);
+            }
+            close(p, 0.01, 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_equilibrium_with_integral_action_is_at_the_target() {
+        let pi = LoopFilter::controlled(40.0, filter(&[2.2, -1.8], &[1.0, -1.0]), 0.01);
+        assert_eq!(pi.unwrap().queue_pkts, 40.0);
+    }
+
+    #[test]
+    fn a_filter_without_a_positive_gain_has_no_equilibrium() {
+        for numerator in [vec![0.0], vec![-1.0], vec![1.0, -1.0]] {
+            let model = LoopFilter::controlled(40.0, filter(&numerator, &[1.0]), 0.01);
+            assert_eq!(model, None, "{numerator:?}");
+        }
+        // Negative integral action.
+        let falling = filter(&[-2.2, 1.8], &[1.0, -1.0]);
+        assert_eq!(LoopFilter::controlled(40.0, falling, 0.01), None);
+        assert_eq!(
+            LoopFilter::controlled(f64::INFINITY, filter(&[2.2, -1.8], &[1.0, -1.0]), 0.01),
+            None
+        );
+    }
+
+    /// Both parts, averaged and late, with the complex numbers of `num-complex`.
+    #[cfg(feature = "loops")]
+    #[test]
+    fn the_response_multiplies_average_hold_and_delay() {
+        use crate::Complex64;
+        let law = LoopFilter {
+            average: Some(Average {
+                weight: 0.3,
+                interval_s: 0.004,
+            }),
+            direct: 0.7,
+            age_s: 0.03,
+            ..LoopFilter::sampled(5.0, filter(&[2.0, -1.5, 0.2], &[1.0, -0.4, 0.1]))
+        };
+        for omega in [0.5, 7.0, 60.0] {
+            let s = Complex64::new(0.0, omega);
+            let z_1 = (-s * 0.1).exp();
+            let law_z = (2.0 - 1.5 * z_1 + 0.2 * z_1 * z_1) / (1.0 - 0.4 * z_1 + 0.1 * z_1 * z_1);
+            let hold = (1.0 - z_1) / (s * 0.1);
+            let average = 0.3 / (1.0 - 0.7 * (-s * 0.004).exp());
+            let expected = (0.7 + law_z * hold) * average * (-s * 0.03).exp();
+            let (re, im) = law.response(omega);
+            assert!((Complex64::new(re, im) - expected).norm() < 1e-12);
+            // The response to a sine of negative frequency is conjugate.
+            let (re, im) = law.response(-omega);
+            assert!((Complex64::new(re, -im) - expected).norm() < 1e-12);
+        }
+        // At rest: 0.7 in parallel with (2 − 1.5 + 0.2)/(1 − 0.4 + 0.1).
+        let (re, im) = law.response(0.0);
+        close(re, 1.7, 1e-12);
+        assert_eq!(im, 0.0);
     }
 }

@@ -91,9 +91,10 @@ impl SaturatedLoop {
                 for p in &mut now {
                     *p = (*p / self.denominator[0]).clamp(0.0, 1.0);
                 }
-                outputs.rotate_right(1);
-                if let Some(last) = outputs.first_mut() {
-                    last.copy_from_slice(&now);
+                // A law without feedback of its output keeps none.
+                if !outputs.is_empty() {
+                    outputs.rotate_right(1);
+                    outputs[0].copy_from_slice(&now);
                 }
             }
             probability[step % ring].copy_from_slice(&now);
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn far_from_zero_the_loop_is_a_linear_filter() {
-        let moments = bare().moments(&noise(400_000), 100, 500);
+        let moments = bare().moments(&noise(60_000), 100, 100);
         assert!(moments.missing_pkts.abs() < 1e-9, "{moments:?}");
         assert!(moments.probability_deviation < 1e-12, "{moments:?}");
         let expected = (1.0 - 0.9_f64.powi(2)).powf(-0.5);
@@ -178,7 +179,7 @@ mod tests {
             rest_pkts: 1.0,
             ..bare()
         };
-        let moments = cut.moments(&noise(400_000), 100, 500);
+        let moments = cut.moments(&noise(60_000), 100, 100);
         assert!(moments.missing_pkts > 0.1, "{moments:?}");
         assert!(
             (moments.queue_mean_pkts - 1.0 - moments.missing_pkts).abs() < 0.2,
@@ -190,11 +191,111 @@ mod tests {
             numerator: vec![0.002],
             ..cut
         };
-        let controlled = integral.moments(&noise(400_000), 100, 1000);
+        let controlled = integral.moments(&noise(60_000), 100, 200);
         assert!(
             controlled.queue_mean_pkts < moments.queue_mean_pkts,
             "{controlled:?}"
         );
         assert!(controlled.probability_deviation > 0.0);
+    }
+
+    /// Compares moments with those of queues and probabilities that were computed by hand.
+    fn assert_moments(actual: Moments, queue: &[f64], probability: &[f64], missing_pkts: f64) {
+        let moments = |values: &[f64]| {
+            let count = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / count;
+            let square = values.iter().map(|x| x * x).sum::<f64>() / count;
+            (mean, (square - mean * mean).max(0.0).sqrt())
+        };
+        let (mean, deviation) = moments(queue);
+        let (_, probability_deviation) = moments(probability);
+        for (actual, expected) in [
+            (actual.queue_mean_pkts, mean),
+            (actual.queue_deviation_pkts, deviation),
+            (actual.probability_deviation, probability_deviation),
+            (actual.missing_pkts, missing_pkts),
+        ] {
+            assert!((actual - expected).abs() < 1e-7, "{actual} {expected}");
+        }
+    }
+
+    /// A number of 1 moves the queue by 2 packets now and by 3 a round trip later, and a deviation
+    /// is halved in a step.
+    #[test]
+    fn a_kick_acts_immediately_and_a_round_trip_later() {
+        let kicked = SaturatedLoop {
+            decay: 0.5,
+            kicks_pkts: [2.0, 3.0],
+            round_trip_steps: 2,
+            answers: vec![],
+            rest_pkts: 100.0,
+            ..bare()
+        };
+        let noise = [1.0, 0.0, 0.0, 0.0];
+        let queue = [102.0, 101.0, 103.5, 101.75];
+        assert_moments(kicked.moments(&noise, 1, 0), &queue, &[0.1], 0.0);
+        assert_moments(kicked.moments(&noise, 1, 2), &queue[2..], &[0.1], 0.0);
+    }
+
+    /// p moves by (0.05·e − 0.02·e₋₁)/2 at every second step, and acts on the queue one and two steps
+    /// later.
+    #[test]
+    fn a_sampled_law_acts_through_the_delays_of_its_paths() {
+        let controlled = SaturatedLoop {
+            decay: 0.5,
+            kicks_pkts: [1.0, 0.0],
+            round_trip_steps: 1,
+            answers: vec![(10.0, 1), (4.0, 2)],
+            numerator: vec![0.05, -0.02],
+            denominator: vec![2.0, -2.0],
+            steps_per_sample: 2,
+            rest_pkts: 10.0,
+            rest_probability: 0.2,
+        };
+        let moments = controlled.moments(&[4.0, 0.0, 0.0, 0.0, 0.0], 1, 0);
+        let queue = [14.0, 11.0, 9.1, 8.775, 8.8625];
+        let probability = [0.3, 0.3, 0.2375, 0.2375, 0.218_062_5];
+        assert_moments(moments, &queue, &probability, 0.0);
+    }
+
+    /// Two queues with deviations of −3 and 5 from 1: the first is empty, and 2 packets are missing.
+    /// A step later the deviations are −1.5 and 2.5.
+    #[test]
+    fn queue_and_probability_are_limited_in_every_queue_by_itself() {
+        let limited = SaturatedLoop {
+            decay: 0.5,
+            kicks_pkts: [1.0, 0.0],
+            numerator: vec![1.0],
+            rest_pkts: 1.0,
+            rest_probability: 0.5,
+            ..bare()
+        };
+        let noise = [-3.0, 5.0, 0.0, 0.0];
+        assert_moments(
+            limited.moments(&noise[..2], 2, 0),
+            &[0.0, 6.0],
+            &[0.0, 1.0],
+            1.0,
+        );
+        assert_moments(
+            limited.moments(&noise, 2, 1),
+            &[0.0, 3.5],
+            &[0.0, 1.0],
+            0.25,
+        );
+    }
+
+    /// Without earlier outputs p is e/4: 0.05 and 0.1 for deviations of 0.2 and 0.4.
+    #[test]
+    fn a_law_without_feedback_of_its_output_is_proportional() {
+        let proportional = SaturatedLoop {
+            decay: 0.0,
+            numerator: vec![0.5],
+            denominator: vec![2.0],
+            rest_pkts: 1.0,
+            ..bare()
+        };
+        let moments = proportional.moments(&[0.2, 0.4], 1, 0);
+        assert_moments(moments, &[1.2, 1.4], &[0.05, 0.1], 0.0);
     }
 }

@@ -334,6 +334,7 @@ pub fn pi_on_delay(conditions: &Conditions, interval: Span, low: f64, high: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::assertions::close;
 
     fn conditions() -> Conditions {
         let at = |mbps: u64, rtt_s, flows| {
@@ -365,6 +366,7 @@ mod tests {
         let axes = [Axis::new("target", 1.0, 100.0), Axis::new("k_p", 1e-6, 1.0)];
         let space = Space::with_target(axes, |x| {
             assert_eq!(x.get("zero"), None);
+            assert_eq!(x.get("target"), Some(12.34567));
             vec![("target", packets(x["target"])), ("k_p", number(x["k_p"]))]
         });
         let at = [12.34567, 1.234_567_8e-5];
@@ -376,5 +378,158 @@ mod tests {
         assert_eq!(space.settings(&at), expected);
         assert_eq!(time(0.012_345_6, 4), Value::Text("12.35ms".into()));
         assert_eq!(packets(0.0), Value::Text("0p".into()));
+    }
+
+    /// The operating points of the three links with queues of 5 and 1000 packets, whose extremes
+    /// are at 1 Mbyte/s: 2.5 flows at R = 25 ms, and 10 at R = 1.02 s.
+    #[test]
+    fn the_axes_of_gains_and_zeros_span_those_of_the_design_rules() {
+        let conditions = conditions();
+        // K_P = 2β√(β² + 1)·N/(RC)² with β = ½ and RC = 25 or 1020 packets.
+        let k_p = conditions.k_p();
+        assert_eq!(k_p.name, "k_p");
+        close(
+            k_p.low,
+            0.1 * 1.25_f64.sqrt() * 10.0 / (1020.0 * 1020.0),
+            1e-12,
+        );
+        close(k_p.high, 3.0 * 1.25_f64.sqrt() * 2.5 / (25.0 * 25.0), 1e-12);
+        // The slowest pole is that of TCP with R = 1.02 s, 2N/(R²C), and the fastest 1/R with 25 ms.
+        let zero = conditions.zero();
+        assert_eq!(zero.name, "zero");
+        close(zero.low, 0.1 * 20.0 / (1.02 * 1.02 * 1000.0), 1e-12);
+        close(zero.high, 40.0, 1e-12);
+        let lead = conditions.lead();
+        assert_eq!((lead.name, lead.high), ("lead", 0.2));
+        close(lead.low, 2e-4, 1e-12);
+    }
+
+    #[test]
+    fn set_points_fill_at_most_half_of_the_buffer_of_the_fastest_link() {
+        let delay = conditions().delay();
+        assert_eq!(delay.name, "delay");
+        close(delay.low, 5e-4, 1e-12);
+        close(delay.high, 0.1, 1e-12);
+        let small = Conditions {
+            buffer_pkts: 8.0,
+            ..conditions()
+        };
+        assert_eq!(small.target(), Axis::new("target", 5.0, 6.0));
+    }
+
+    #[test]
+    fn the_slowest_weight_averages_over_ten_seconds_and_the_fastest_over_half_a_millisecond() {
+        let middle = Condition::new(Rate::from_bps(80_000_000), 0.1, 10);
+        let fast = Conditions {
+            all: vec![middle],
+            middle,
+            ..conditions()
+        };
+        // At 10 000 packets/s these are 100 000 packets and five.
+        assert_eq!(fast.weight(), Axis::new("w_q", 1e-5, 0.2));
+    }
+
+    #[test]
+    fn a_link_has_at_least_one_active_flow() {
+        let conditions = conditions();
+        let slow = Condition::new(Rate::from_bps(80_000), 0.02, 10);
+        assert_eq!(conditions.active_flows(&slow, 5.0), 1.0);
+    }
+
+    /// The longest one is 0.2 s and half of the buffer at 10 000 packets/s, 0.1 s; at most a minute,
+    /// and always longer than the shortest.
+    #[test]
+    fn assumed_round_trip_times_span_the_range_with_a_queue() {
+        let own_rtt = conditions().own_rtt();
+        assert_eq!((own_rtt.name, own_rtt.low), ("rtt", 0.02));
+        close(own_rtt.high, 0.3, 1e-12);
+        let of = |rtts_s: &[f64], buffer_pkts| {
+            let at = |rtt_s: &f64| Condition::new(Rate::from_bps(8_000_000), *rtt_s, 1);
+            let conditions = Conditions {
+                all: rtts_s.iter().map(at).collect(),
+                middle: at(&rtts_s[0]),
+                packet: Bytes(1000),
+                buffer_pkts,
+            };
+            conditions.own_rtt()
+        };
+        assert_eq!(of(&[20.0, 100.0], 10.0), Axis::new("rtt", 20.0, 60.0));
+        close(of(&[2.0], 1.0).high, 2.02, 1e-12);
+    }
+
+    #[test]
+    #[should_panic(expected = "an axis zero")]
+    fn a_point_has_no_value_on_an_axis_that_it_lacks() {
+        let space = Space::with_target([Axis::new("target", 1.0, 2.0)], |x| {
+            vec![("zero", number(x["zero"]))]
+        });
+        space.settings(&[1.0]);
+    }
+
+    #[test]
+    fn adapted_parameters_depend_on_the_point_the_condition_and_the_active_flows() {
+        let space = || Space::with_target([Axis::new("target", 1.0, 9.0)], |_| Vec::new());
+        let at = conditions().middle;
+        assert_eq!(space().adapted(&[4.0], &at, 3.0), vec![]);
+        let adapting = space().adapting(|x, at, flows| {
+            vec![(
+                "gain",
+                number(x["target"] + 10.0 * at.rtt_s + 100.0 * flows),
+            )]
+        });
+        let expected = vec![("gain", Value::Number(304.6))];
+        assert_eq!(adapting.adapted(&[4.0], &at, 3.0), expected);
+        assert_eq!(adapting.queue_pkts(&[4.0]), 4.0);
+    }
+
+    /// The difference of two gains keeps six digits, and no gain has more digits than that takes.
+    #[test]
+    fn gains_are_rounded_so_that_their_difference_keeps_six_digits() {
+        let rounded = |a, b| match gains(a, b) {
+            (Value::Number(a), Value::Number(b)) => (a, b),
+            other => panic!("{other:?}"),
+        };
+        let (a, b) = (1.822_345_678_912_345e-5, 1.816_345_432_198_765e-5);
+        let (rounded_a, rounded_b) = rounded(a, b);
+        close(rounded_a - rounded_b, a - b, 1e-5);
+        // a/(a − b) is about 304, so that a needs three digits more than six.
+        assert_eq!(rounded_a, 1.822_345_68e-5);
+        assert_eq!(rounded_b, 1.816_345_43e-5);
+        // Without cancellation there are six digits.
+        assert_eq!(rounded(0.123_456_789, 12.345_678_9), (0.123_457, 12.345_7));
+        // Equal gains have no difference; they keep fifteen digits.
+        let equal = 1.234_567_890_123_456_7;
+        assert_eq!(
+            rounded(equal, equal),
+            (1.234_567_890_123_46, 1.234_567_890_123_46)
+        );
+    }
+
+    #[test]
+    fn control_of_the_delay_is_searched_over_target_gain_and_zero() {
+        let search = pi_on_delay(&conditions(), Span::from_micros(20_000), 0.1, 0.8);
+        let Search::Space(space) = search else {
+            panic!("a space");
+        };
+        let [delay, beta, zero] = space.axes[..] else {
+            panic!("three axes");
+        };
+        assert_eq!((delay, zero), (conditions().delay(), conditions().zero()));
+        // 0.1 over 0.2 s, and 0.8 over 20 ms.
+        assert_eq!(beta.name, "beta");
+        close(beta.low, 0.5, 1e-12);
+        close(beta.high, 40.0, 1e-12);
+        // 25 ms at the middle rate of 3000 packets/s; α is 4·2·20 ms.
+        let at = [0.025, 4.0, 2.0];
+        close(space.queue_pkts(&at), 75.0, 1e-12);
+        let expected = vec![
+            ("target", Value::Text("25ms".into())),
+            ("alpha", Value::Number(0.16)),
+            ("beta", Value::Number(4.0)),
+        ];
+        assert_eq!(space.settings(&at), expected);
+        let largest = space.settings(&[0.025, 1e6, 1e6]);
+        assert_eq!(largest[1], ("alpha", Value::Number(1e3)));
+        assert_eq!(largest[2], ("beta", Value::Number(1e3)));
     }
 }

@@ -52,4 +52,40 @@ mod tests {
         assert!(critical_load_time_s(0.855, 0.1) > 5.0);
         assert!(critical_load_time_s(0.861, 0.1).is_infinite());
     }
+
+    /// With s = jx/R, R³·(s³ + s²/R + (g/R²)(s + K_rc)e^{−sR}) is
+    /// −jx³ − x² + g·(jx + K_rc·R)(cos x − j·sin x).
+    #[test]
+    fn at_the_critical_time_constant_the_loop_has_a_root_on_the_imaginary_axis() {
+        for (beta, rtt_s) in [
+            (0.1_f64, 0.1),
+            (0.3, 1.0),
+            (0.5, 0.03),
+            (0.7, 0.25),
+            (0.85, 0.1),
+        ] {
+            let g = beta * (beta * beta + 1.0).sqrt();
+            let k = rtt_s / critical_load_time_s(beta, rtt_s);
+            let residual = |x: f64| {
+                let (sin, cos) = x.sin_cos();
+                let re = -x * x + g * (k * cos + x * sin);
+                let im = -x.powi(3) + g * (x * cos - k * sin);
+                re.hypot(im) / (x * x)
+            };
+            let smallest = (1..=20_000)
+                .map(|i| residual(f64::from(i) * 5e-5))
+                .fold(f64::INFINITY, f64::min);
+            assert!(smallest < 1e-3, "beta = {beta}: {smallest}");
+        }
+    }
+
+    #[test]
+    fn the_critical_time_constant_is_proportional_to_the_round_trip_time() {
+        let (short, long) = (
+            critical_load_time_s(0.5, 0.1),
+            critical_load_time_s(0.5, 0.3),
+        );
+        assert!((long / short - 3.0).abs() < 1e-12);
+        assert!(critical_load_time_s(2.0, 0.1).is_infinite());
+    }
 }

@@ -113,9 +113,10 @@ impl Loop {
         Some(count.round() as i32)
     }
 
-    /// Returns the points of the contour: around poles at zero, from the real axis on; then along
-    /// the imaginary axis, logarithmically, and also evenly where the delay turns a gain that is
-    /// not small.
+    /// Returns the points of the upper half of the Nyquist contour: a quarter circle around the
+    /// poles at zero, from the real to the imaginary axis, and then the imaginary axis up to `high`.
+    /// Points on the axis are spaced logarithmically. As far as the gain is not small, they are also
+    /// spaced evenly, because the delay rotates its phase in proportion to the frequency.
     fn contour(&self, gain: &Gain, high: f64) -> Vec<Complex64> {
         let size = |omega: f64| gain(Complex64::new(0.0, omega)).norm();
         let mut low = 1e-4 * self.slowest().min(1.0 / self.longest_s()).min(high);
@@ -245,6 +246,157 @@ mod tests {
         ] {
             let system = integrals(gain, &[0.0], 1.0, Some(sampler(b)));
             assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain} {b}");
+        }
+    }
+
+    fn proportional(gain: f64, interval_s: f64) -> Sampler {
+        Sampler {
+            interval_s,
+            numerator: vec![gain],
+            denominator: vec![1.0],
+        }
+    }
+
+    /// k·e^{−s}/(s + 1) is on the boundary with k = √(1 + ω²) where tan ω = −ω: at ω = 2.028758 with
+    /// k = 2.261826, then at 7.978666 with k = 8.041086.
+    #[test]
+    fn a_lag_with_a_delay_has_the_known_unstable_poles() {
+        for (gain, roots) in [(2.26, 0), (2.263, 2), (8.03, 2), (8.05, 4)] {
+            let system = integrals(gain, &[1.0], 1.0, None);
+            assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain}");
+            // The same loop a million times slower and faster.
+            for scale in [1e-6, 1e6] {
+                let system = integrals(gain * scale, &[scale], 1.0 / scale, None);
+                assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain} {scale}");
+            }
+        }
+    }
+
+    /// k/((s + a)(s + b)(s + c)) without a delay is stable up to k = (a + b)(b + c)(c + a) (Routh);
+    /// a delay far below the time constants changes that by its fraction of them.
+    #[test]
+    fn three_lags_are_stable_up_to_rouths_limit() {
+        let limit = 3.0 * 5.0 * 4.0;
+        for (gain, roots) in [(0.98 * limit, 0), (1.02 * limit, 2), (30.0 * limit, 2)] {
+            let system = integrals(gain, &[1.0, 2.0, 3.0], 1e-4, None);
+            assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain}");
+        }
+        // Poles in pairs: 1 ± 2j and 3, with Routh's limit (p1 + p2)|p1 + p3|² = 2·20.
+        for (gain, roots) in [(39.0, 0), (41.0, 2)] {
+            let mut system = integrals(gain, &[3.0], 1e-4, None);
+            system.paths[0]
+                .poles
+                .extend([Complex64::new(1.0, 2.0), Complex64::new(1.0, -2.0)]);
+            assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain}");
+        }
+    }
+
+    /// Poles whose time constants are a hundred million apart, in a loop whose crossover is between
+    /// them: k·e^{−s}/((s + 1e-8)(s + 100)) ≈ (k/100)·e^{−s}/s with a further delay of 10 ms, whose
+    /// limit is (π/2)/1.01.
+    #[test]
+    fn time_constants_far_apart_are_resolved() {
+        for (gain, roots) in [(154.0, 0), (157.0, 2)] {
+            let system = integrals(gain, &[1e-8, 100.0], 1.0, None);
+            assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain}");
+        }
+    }
+
+    /// With samples at intervals of T, k/s has the closed-loop poles z² − z + kT = 0 with a delay of
+    /// T, whose product is kT; z² + (kT/2 − 1)z + kT/2 = 0 with half of it; and z = 1 − kT with a
+    /// delay far below T. They leave the unit circle at kT = 1, at kT = 2, and at kT = 2 with z = −1.
+    #[test]
+    fn a_sampled_integrator_has_the_poles_of_its_polynomial() {
+        for (delay, gain, roots) in [
+            (1.0, 0.99, 0),
+            (1.0, 1.01, 2),
+            (0.5, 1.98, 0),
+            (0.5, 2.02, 2),
+            (1e-6, 1.98, 0),
+            (1e-6, 2.02, 1),
+            (1e-6, 30.0, 1),
+        ] {
+            for interval_s in [0.02, 5.0] {
+                let sampler = proportional(gain / interval_s, interval_s);
+                let system = integrals(1.0, &[0.0], delay * interval_s, Some(sampler));
+                assert_eq!(system.unstable_roots(&[]), Some(roots), "{delay} {gain}");
+            }
+        }
+    }
+
+    /// A direct and a fast sampled gain are in parallel: k·e^{−s}/s with the sum of both, whose first
+    /// two limits are π/2 and 5π/2.
+    #[test]
+    fn a_hybrid_loop_with_a_fast_sampler_has_the_poles_of_the_sum_of_its_gains() {
+        for (direct, sampled, roots) in [
+            (0.1, 1.45, 0),
+            (1.45, 0.1, 0),
+            (0.8, 0.8, 2),
+            (2.0, -1.0, 0),
+            (4.0, 4.0, 4),
+        ] {
+            let system = Loop {
+                direct,
+                hybrid: true,
+                ..integrals(1.0, &[0.0], 1.0, Some(proportional(sampled, 0.01)))
+            };
+            let folds: Vec<i32> = (-60..=60).filter(|fold| *fold != 0).collect();
+            assert_eq!(
+                system.unstable_roots(&folds),
+                Some(roots),
+                "{direct} {sampled}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_gain_of_zero_leaves_no_unstable_pole() {
+        let system = integrals(0.0, &[1.0, 2.0], 1.0, None);
+        assert_eq!(system.unstable_roots(&[]), Some(0));
+    }
+
+    #[test]
+    fn a_pole_on_the_boundary_is_reported_as_such() {
+        // With z² − z + 1 = 0 both poles are on the unit circle.
+        let on_the_circle = integrals(1.0, &[0.0], 1.0, Some(proportional(1.0, 1.0)));
+        assert_eq!(on_the_circle.unstable_roots(&[]), None);
+        // π/2 is the limit of an integrator with a delay.
+        let limit = integrals(FRAC_PI_2, &[0.0], 1.0, None);
+        assert_eq!(limit.unstable_roots(&[]), None);
+    }
+
+    #[test]
+    fn a_loop_knows_its_longest_and_its_shortest_delay() {
+        let mut system = integrals(1.0, &[0.0], 0.3, None);
+        assert_eq!((system.shortest_s(), system.longest_s()), (0.3, 0.3));
+        let second = Path {
+            delay_s: 0.7,
+            ..system.paths[0].clone()
+        };
+        system.paths.push(second);
+        assert_eq!((system.shortest_s(), system.longest_s()), (0.3, 0.7));
+        // Two paths of an integrator: (e^{−0.3s} + e^{−0.7s})/s = 2cos(0.2ω)·e^{−0.5s}/s, whose
+        // angle is −π at ω = π with a size of 2cos(0.2π)/π = 0.515.
+        for (gain, roots) in [(1.9, 0), (1.98, 2)] {
+            for path in &mut system.paths {
+                path.gain = gain;
+            }
+            assert_eq!(system.unstable_roots(&[]), Some(roots), "{gain}");
+        }
+    }
+
+    /// Halfway along a quarter of a circle around zero, from there to the axis, and along the axis.
+    #[test]
+    fn the_midpoint_of_two_points_of_the_contour_is_on_the_contour() {
+        let at = |size: f64, degrees: f64| Complex64::from_polar(size, degrees.to_radians());
+        let axis = |omega: f64| Complex64::new(0.0, omega);
+        for (from, to, expected) in [
+            (at(2.0, 20.0), at(2.0, 50.0), at(2.0, 35.0)),
+            (at(2.0, 80.0), axis(2.0), at(2.0, 85.0)),
+            (axis(2.0), axis(5.0), axis(3.5)),
+        ] {
+            let middle = midpoint(from, to);
+            assert!((middle - expected).norm() < 1e-12, "{middle} {expected}");
         }
     }
 }

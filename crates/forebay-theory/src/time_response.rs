@@ -170,4 +170,112 @@ mod tests {
             assert!(queue[2000].abs() < 1e-6, "{}", queue[2000]);
         }
     }
+
+    fn real_mode(decay: f64, new: f64, old: f64, delay_steps: usize) -> Mode {
+        Mode {
+            decay: decay.into(),
+            new: new.into(),
+            old: old.into(),
+            delay_steps,
+        }
+    }
+
+    /// x'' + 2x' + 10x = 10u has the step response 1 − e^{−t}(cos 3t + sin 3t/3).
+    #[test]
+    fn a_pair_of_complex_modes_solves_its_differential_equation() {
+        let step = 0.05;
+        // 10/((s + p)(s + p*)) with p = 1 − 3j has the residue 10/(p* − p) = 10/6j at −p.
+        let mode = |pole: Complex64| {
+            let residue = 10.0 / (pole.conj() - pole);
+            let decay = (-pole * step).exp();
+            Mode {
+                decay,
+                new: residue * (1.0 - decay) / pole,
+                old: Complex64::ZERO,
+                delay_steps: 0,
+            }
+        };
+        let pole = Complex64::new(1.0, -3.0);
+        let oscillator = Loop {
+            modes: vec![mode(pole), mode(pole.conj())],
+            smoothing: None,
+            direct: 0.0,
+            sampled: None,
+        };
+        for (k, actual) in oscillator.step_response(1.0, 100).iter().enumerate() {
+            let t = step * k as f64;
+            let expected = 1.0 - (-t).exp() * ((3.0 * t).cos() + (3.0 * t).sin() / 3.0);
+            assert!(
+                (actual - expected).abs() < 1e-12,
+                "{k}: {actual} {expected}"
+            );
+        }
+    }
+
+    /// x' = u with u = 1 − x(t − 1) has, by the method of steps, x = t up to t = 1, then
+    /// t − (t − 1)²/2 up to t = 2, and (t − 2)³/6 more up to t = 3.
+    #[test]
+    fn an_integrator_with_delayed_feedback_solves_its_delay_equation() {
+        let step = 1e-3;
+        let integrator = Loop {
+            modes: vec![real_mode(1.0, step, 0.0, 0), real_mode(0.0, 0.0, 0.0, 1000)],
+            smoothing: None,
+            direct: 0.0,
+            sampled: None,
+        };
+        let open = integrator.step_response(1.0, 10);
+        assert!((open[10] - 0.01).abs() < 1e-12);
+        // The delay is at the input of the mode, so that x starts to move at t = 1.
+        let delayed = Loop {
+            modes: vec![real_mode(1.0, step, 0.0, 1000)],
+            direct: 1.0,
+            ..integrator
+        };
+        let queue = delayed.step_response(1.0, 4000);
+        for (k, actual) in queue.iter().enumerate() {
+            let t = step * k as f64 - 1.0;
+            let part = |from: f64, power: i32| (t - from).max(0.0).powi(power);
+            let expected = part(0.0, 1) - part(1.0, 2) / 2.0 + part(2.0, 3) / 6.0;
+            assert!((actual - expected).abs() < 2e-3, "{t}: {actual} {expected}");
+        }
+    }
+
+    /// Two modes, of which the first also responds to the input of the step before: with an input
+    /// of one they contribute 0, 0, 1, 3.5, 4.75 and 0, 0, 0, 3, 3. Feedback changes the input from
+    /// step 2 on; all of these numbers are computed by hand.
+    #[test]
+    fn modes_with_different_delays_are_added() {
+        let system = |direct, smoothing| Loop {
+            modes: vec![real_mode(0.5, 1.0, 2.0, 1), real_mode(0.0, 3.0, 0.0, 2)],
+            smoothing,
+            direct,
+            sampled: None,
+        };
+        let open = system(0.0, None).step_response(1.0, 4);
+        assert_eq!(open, [0.0, 0.0, 1.0, 6.5, 7.75]);
+        // The inputs are 1, 1, 0.5, −2.25.
+        let closed = system(0.5, None).step_response(1.0, 5);
+        assert_eq!(closed, [0.0, 0.0, 1.0, 6.5, 7.25, 2.375]);
+        // The averages of the queue are 0, 0, 0.25, 2, 4.53125, and the inputs 1, 1, 0.875, 0.
+        let averaged = system(0.5, Some(0.5)).step_response(1.0, 5);
+        assert_eq!(averaged, [0.0, 0.0, 1.0, 6.5, 7.625, 6.6875]);
+    }
+
+    /// p = (q + q₋₁/2 + p₋₁ − p₋₂/2)/2 at every second step: its outputs are 0, 0.5, 0.75, 0.5,
+    /// 0.375, by hand.
+    #[test]
+    fn a_sampled_law_holds_its_output_between_samples() {
+        let system = Loop {
+            modes: vec![real_mode(0.0, 1.0, 0.0, 1)],
+            smoothing: None,
+            direct: 0.0,
+            sampled: Some(SampledLaw {
+                steps_per_sample: 2,
+                numerator: vec![1.0, 0.5],
+                denominator: vec![2.0, -1.0, 0.5],
+            }),
+        };
+        let expected = [0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.5, 0.5, 0.625];
+        assert_eq!(system.step_response(1.0, 10), expected);
+    }
 }

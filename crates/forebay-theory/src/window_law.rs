@@ -276,3 +276,307 @@ fn prague_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
         ..motion
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assertions::close;
+
+    const PROBABILITIES: [f64; 4] = [1e-4, 3e-3, 0.05, 0.3];
+    const RTTS_S: [f64; 3] = [0.004, 0.03, 0.2];
+
+    /// Returns the derivative of a function by central differences.
+    fn slope(f: impl Fn(f64) -> f64, at: f64) -> f64 {
+        let step = 1e-5 * at;
+        (f(at + step) - f(at - step)) / (2.0 * step)
+    }
+
+    fn for_all_points(check: impl Fn(f64, f64)) {
+        for p in PROBABILITIES {
+            for rtt_s in RTTS_S {
+                check(p, rtt_s);
+            }
+        }
+    }
+
+    #[test]
+    fn laws_are_found_by_their_names() {
+        for (name, law, drops, least_pkts, order) in [
+            ("reno", WindowLaw::Reno, "reno", 0.0, 1),
+            (
+                "linux-reno",
+                WindowLaw::IndependentReno,
+                "linux-reno",
+                0.0,
+                1,
+            ),
+            ("cubic", WindowLaw::Cubic, "cubic", 1.0, 4),
+            ("dctcp", WindowLaw::Dctcp, "reno", 2.0, 2),
+            ("prague", WindowLaw::Prague, "reno", 0.0, 2),
+        ] {
+            assert_eq!(WindowLaw::named(name), Some(law));
+            assert_eq!(law.name(), name);
+            assert_eq!(law.on_drops().name(), drops);
+            assert_eq!(law.least_pkts(), least_pkts);
+            assert_eq!(law.order(), order);
+            let motion = law.motion(0.01, 0.1);
+            assert_eq!(motion.a.len(), order);
+            assert!(motion.a.iter().all(|row| row.len() == order));
+            assert_eq!([motion.b.len(), motion.c.len(), motion.e.len()], [order; 3]);
+            assert!(WindowLaw::ALL.contains(&law));
+        }
+        assert_eq!(WindowLaw::named("vegas"), None);
+        assert_eq!(WindowLaw::ALL.len(), 5);
+    }
+
+    /// W' = 1/R − W²p/(2R) of Reno: zero at W = √(2/p), and its derivatives there. Signals that are
+    /// independent cost 7/6 as much, so that W = 1.31/√p (Ott, Kemperman and Mathis 1996).
+    #[test]
+    fn renos_window_and_its_dynamics_are_those_of_its_equation() {
+        for (law, square) in [
+            (WindowLaw::Reno, 2.0),
+            (WindowLaw::IndependentReno, 12.0 / 7.0),
+        ] {
+            for_all_points(|p, rtt_s| {
+                let growth = |w: f64, p: f64| (1.0 - w * w * p / square) / rtt_s;
+                let w = law.window_pkts(p, rtt_s);
+                close(growth(w, p) * rtt_s, 0.0, 1e-12);
+                let motion = law.motion(p, rtt_s);
+                close(motion.a[0][0], slope(|w| growth(w, p), w), 1e-6);
+                close(motion.b[0], slope(|p| growth(w, p), p), 1e-6);
+                assert_eq!(
+                    (motion.e, motion.c, motion.clocked),
+                    (vec![0.0], vec![1.0], false)
+                );
+            });
+        }
+        close(
+            WindowLaw::IndependentReno.window_pkts(0.01, 0.1),
+            13.1,
+            1e-3,
+        );
+    }
+
+    /// W' = 1/R − W·α/(2R) and α' = (p − α)/(16R).
+    #[test]
+    fn dctcps_window_and_its_dynamics_are_those_of_its_equations() {
+        for_all_points(|p, rtt_s| {
+            let growth = |w: f64, alpha: f64| (1.0 - 0.5 * w * alpha) / rtt_s;
+            let w = WindowLaw::Dctcp.window_pkts(p, rtt_s);
+            close(growth(w, p) * rtt_s, 0.0, 1e-12);
+            let motion = WindowLaw::Dctcp.motion(p, rtt_s);
+            close(motion.a[0][0], slope(|w| growth(w, p), w), 1e-6);
+            close(motion.a[0][1], slope(|alpha| growth(w, alpha), p), 1e-6);
+            assert_eq!(motion.a[1][0], 0.0);
+            close(motion.a[1][1], -1.0 / (16.0 * rtt_s), 1e-12);
+            assert_eq!(motion.b[0], 0.0);
+            close(motion.b[1], 1.0 / (16.0 * rtt_s), 1e-12);
+            assert_eq!((motion.e, motion.c), (vec![0.0, 0.0], vec![1.0, 0.0]));
+            assert!(!motion.clocked);
+        });
+    }
+
+    /// W' = (1 − p)R/R_v² − W·α/(2R_v)·x/(1 + x) with x = p·W·R_v/R marks per R_v = max(R, 25 ms),
+    /// and α' = (p − α)/(16R_v). From 25 ms on, the time between reductions is the round-trip time,
+    /// whose changes have no effect at equilibrium.
+    #[test]
+    fn pragues_window_and_its_dynamics_are_those_of_its_equations() {
+        for p in PROBABILITIES {
+            for rtt_s in [0.004_f64, 0.02, 0.03, 0.2] {
+                let virtual_s = rtt_s.max(0.025);
+                let growth = |w: f64, alpha: f64, p: f64, rtt_s: f64| {
+                    let x = p * w * virtual_s / rtt_s;
+                    (1.0 - p) * rtt_s / virtual_s.powi(2)
+                        - w * alpha / (2.0 * virtual_s) * x / (1.0 + x)
+                };
+                let law = WindowLaw::Prague;
+                let w = law.window_pkts(p, rtt_s);
+                close(growth(w, p, p, rtt_s) * virtual_s, 0.0, 1e-12);
+                let motion = law.motion(p, rtt_s);
+                close(motion.a[0][0], slope(|w| growth(w, p, p, rtt_s), w), 1e-6);
+                close(
+                    motion.a[0][1],
+                    slope(|alpha| growth(w, alpha, p, rtt_s), p),
+                    1e-6,
+                );
+                close(motion.a[1][1], -1.0 / (16.0 * virtual_s), 1e-12);
+                close(
+                    motion.b[0],
+                    slope(|marked| growth(w, p, marked, rtt_s), p),
+                    1e-6,
+                );
+                close(motion.b[1], 1.0 / (16.0 * virtual_s), 1e-12);
+                let by_rtt = if rtt_s < 0.025 {
+                    slope(|rtt_s| growth(w, p, p, rtt_s), rtt_s)
+                } else {
+                    0.0
+                };
+                close(motion.e[0], by_rtt, 1e-6);
+                assert_eq!(motion.e[1], 0.0);
+                assert_eq!(motion.c, [1.0, 0.0]);
+                assert_eq!(motion.clocked, rtt_s < 0.025);
+            }
+        }
+        // With x = 1 mark per round trip: ½ = (1 − p)·2, so that p = ¾ and W = 4/3.
+        close(WindowLaw::Prague.window_pkts(0.75, 0.1), 4.0 / 3.0, 1e-12);
+        // Every packet is marked: there is no growth.
+        assert!(WindowLaw::Prague.window_pkts(1.5, 0.1) < 1e-5);
+    }
+
+    /// With rare signals or a long round-trip time CUBIC is on its curve, W = 1.207·(R/p)^¾.
+    #[test]
+    fn cubics_window_far_from_the_reno_friendly_region_is_that_of_its_curve() {
+        let w = WindowLaw::Cubic.window_pkts(1e-6, 0.5);
+        close(w, 1.207 * 500_000.0_f64.powf(0.75), 1e-4);
+        close(cubic_share(1e-6, 0.5), 1.0, 1e-4);
+    }
+
+    /// With frequent signals W' = α/R − (α/1.5)·W(W + 3)p/R is zero.
+    #[test]
+    fn cubics_window_in_the_reno_friendly_region_is_that_of_its_equation() {
+        for p in [1e-3, 0.05, 0.3] {
+            let w = WindowLaw::Cubic.window_pkts(p, 1e-3);
+            close(w * (w + 3.0) * p, 1.5, 1e-2);
+            assert!(cubic_share(p, 1e-3) < 0.02);
+        }
+        // 1.5/0.0375 = 40 = 5·8.
+        close(friendly_part(0.0375), 5.0, 1e-12);
+    }
+
+    /// Where both regions have the same window, the mean is 2^⅙ of it, half of which is due to each.
+    #[test]
+    fn both_regions_of_cubic_have_equal_shares_where_their_windows_are_equal() {
+        // A friendly window of 5 at p = 0.0375, and 1.207·(R/p)^¾ = 5.
+        let rtt_s = 0.0375 * (5.0_f64 / 1.207).powf(4.0 / 3.0);
+        close(cubic_share(0.0375, rtt_s), 0.5, 1e-12);
+        let w = WindowLaw::Cubic.window_pkts(0.0375, rtt_s);
+        close(w, 5.0 * 2.0_f64.powf(1.0 / 6.0), 1e-12);
+        // Twice the window on the curve is 64 times the share.
+        close(
+            cubic_share(0.0375, rtt_s * 2.0_f64.powf(4.0 / 3.0)),
+            64.0 / 65.0,
+            1e-12,
+        );
+    }
+
+    #[cfg(feature = "loops")]
+    mod responses {
+        use super::*;
+        use crate::Complex64;
+
+        /// Returns c·(s − A)⁻¹·input of linear dynamics, by Gaussian elimination.
+        fn transfer(motion: &Motion, input: &[f64], s: Complex64) -> Complex64 {
+            let n = motion.a.len();
+            let mut rows: Vec<Vec<Complex64>> = (0..n)
+                .map(|i| {
+                    let entry =
+                        |j: usize| if i == j { s } else { Complex64::ZERO } - motion.a[i][j];
+                    (0..n).map(entry).chain([input[i].into()]).collect()
+                })
+                .collect();
+            for k in 0..n {
+                let pivot = (k..n).max_by(|i, j| rows[*i][k].norm().total_cmp(&rows[*j][k].norm()));
+                rows.swap(k, pivot.unwrap());
+                let pivot_row = rows[k].clone();
+                for (_, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != k) {
+                    let factor = row[k] / pivot_row[k];
+                    for (x, pivot) in row.iter_mut().zip(&pivot_row) {
+                        *x -= factor * pivot;
+                    }
+                }
+            }
+            (0..n).map(|i| motion.c[i] * rows[i][n] / rows[i][i]).sum()
+        }
+
+        /// At rest a window follows its equilibrium, for a change of p and of R. The constants of
+        /// CUBIC's curve have five digits, and a region whose share is neglected has 2 % of the window.
+        #[test]
+        fn the_gain_at_rest_is_the_slope_of_the_equilibrium_window() {
+            for law in WindowLaw::ALL {
+                for_all_points(|p, rtt_s| {
+                    let motion = law.motion(p, rtt_s);
+                    let w = law.window_pkts(p, rtt_s);
+                    let gain = |input: &[f64]| transfer(&motion, input, Complex64::ZERO).re;
+                    let slopes = [
+                        (
+                            p * gain(&motion.b),
+                            p * slope(|p| law.window_pkts(p, rtt_s), p),
+                        ),
+                        (
+                            rtt_s * gain(&motion.e),
+                            rtt_s * slope(|rtt_s| law.window_pkts(p, rtt_s), rtt_s),
+                        ),
+                    ];
+                    let mixed = (0.02..=0.98).contains(&cubic_share(p, rtt_s));
+                    let tolerance = if law == WindowLaw::Cubic && !mixed {
+                        0.02
+                    } else {
+                        1e-5
+                    };
+                    for (actual, expected) in slopes {
+                        assert!(
+                            (actual - expected).abs() < tolerance * w,
+                            "{} p={p} R={rtt_s}: {actual} {expected}",
+                            law.name()
+                        );
+                    }
+                });
+            }
+            let mixed = for_mixed_points();
+            assert!(mixed > 2, "{mixed} points with both regions of CUBIC");
+        }
+
+        fn for_mixed_points() -> usize {
+            let points = PROBABILITIES
+                .iter()
+                .flat_map(|p| RTTS_S.map(|rtt_s| (*p, rtt_s)));
+            points
+                .filter(|(p, rtt_s)| (0.02..=0.98).contains(&cubic_share(*p, *rtt_s)))
+                .count()
+        }
+
+        /// On the curve, −δW/W per δp/p is that of the population in the constants' comment, with
+        /// x = s·R/(W·p), and a longer round-trip time acts like a lower probability.
+        #[test]
+        fn cubics_dynamics_on_its_curve_are_those_of_a_population() {
+            let (p, rtt_s) = (1e-5, 0.2);
+            assert!(cubic_share(p, rtt_s) > 0.98);
+            let motion = WindowLaw::Cubic.motion(p, rtt_s);
+            let w = WindowLaw::Cubic.window_pkts(p, rtt_s);
+            for x in [0.01, 0.3, 1.0, 5.0] {
+                let x = Complex64::new(0.0, x);
+                let s = x * w * p / rtt_s;
+                let population = (0.3819 * x * x + 0.9103 * x + 2.6)
+                    / (x * x * x + 4.340 * x * x + 5.541 * x + 3.4667);
+                let relative = transfer(&motion, &motion.b, s) * p / w;
+                assert!(
+                    (relative + population).norm() < 1e-9,
+                    "{relative} {population}"
+                );
+                let by_rtt = transfer(&motion, &motion.e, s) * rtt_s / w;
+                assert!((by_rtt + relative).norm() < 1e-9, "{by_rtt} {relative}");
+            }
+        }
+
+        /// In the Reno-friendly region they are the derivatives of α/R − (α/1.5)·W(W + 3)p/R with
+        /// α = 9/17.
+        #[test]
+        fn cubics_dynamics_in_the_reno_friendly_region_are_those_of_its_equation() {
+            let (p, rtt_s) = (0.05, 1e-3);
+            assert!(cubic_share(p, rtt_s) < 0.02);
+            let motion = WindowLaw::Cubic.motion(p, rtt_s);
+            let w = WindowLaw::Cubic.window_pkts(p, rtt_s);
+            let growth = |w: f64, p: f64| 9.0 / 17.0 / rtt_s * (1.0 - w * (w + 3.0) * p / 1.5);
+            let (by_w, by_p) = (slope(|w| growth(w, p), w), slope(|p| growth(w, p), p));
+            for omega in [1.0, 100.0, 3000.0] {
+                let s = Complex64::new(0.0, omega);
+                let expected = by_p / (s - by_w);
+                let actual = transfer(&motion, &motion.b, s);
+                assert!(
+                    (actual / expected - 1.0).norm() < 1e-2,
+                    "{actual} {expected}"
+                );
+            }
+        }
+    }
+}

@@ -78,7 +78,7 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         self.transmitter.due()
     }
 
-    /// Queues an arriving packet. Returns true if the link is free, so that the caller must call
+    /// Queues an arriving packet. Returns true if the link is free, so the caller must call
     /// [`send_next`](Self::send_next) at once.
     #[inline(always)]
     pub fn arrive(&mut self, now: Time, packet: P) -> bool {

@@ -53,7 +53,8 @@ impl LinkView<'_> {
     /// Equal digests mean equal counts and times. Floats and the name of the link are left out. The
     /// hash is no protection against attacks.
     pub fn digest(self) -> u64 {
-        // Taken apart by name, so that a new column is either hashed or left out on purpose.
+        // The columns are listed by name, so that a new column is either hashed or left out on
+        // purpose.
         let LinkTrace {
             name: _,
             settings:

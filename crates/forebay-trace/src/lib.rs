@@ -6,11 +6,11 @@
 //!
 //! A [`RunTrace`] has one [`LinkTrace`] for each link: [`Samples`] over time, a histogram of the
 //! queuing delay, and the packets of each class and of each traffic at that queue. What belongs to
-//! the run and not to a queue stands in the run once: the route of each traffic, the bytes of its
+//! the run and not to a queue is in the run once: the route of each traffic, the bytes of its
 //! flows, its transfers, calls and viewers. [`RunTrace::link`] puts both together as a
-//! [`LinkView`]: one queue, and what belongs to the traffic that crosses it. Metrics are taken
-//! from that view: [`Metrics`] of the queue, [`TrafficMetrics`] of each traffic, and
-//! [`ClassMetrics`] of each class.
+//! [`LinkView`]: one queue, and what belongs to the traffic that crosses it. Metrics are taken from
+//! that view: [`Metrics`] of the queue, [`TrafficMetrics`] of each traffic, and [`ClassMetrics`] of
+//! each class.
 //!
 //! A [`Recorder`] builds a link's trace while packets pass, and a [`Bottleneck`] feeds it from a
 //! discipline and a transmitter.

@@ -366,21 +366,21 @@ pub const MEASURES: &[Measure] = &[
         ("transfer_delay_s", ""),
         "Transfer delay",
         MS,
-        "bigdeli eq. (9): delay from sender to receiver, weighted by the goodput of each flow",
+        "delay from sender to receiver, weighted by the goodput of each flow (Bigdeli et al., equation 9)",
         Of::Samples(transfer_delay_s),
     ),
     metric(
         ("jitter_s3", ""),
         "Jitter",
         ("s³", 1.0),
-        "bigdeli eq. (10) as printed: variance of the delay times its mean",
+        "variance of the delay times its mean (Bigdeli et al., equation 10 as printed)",
         Of::Samples(jitter_s3),
     ),
     metric(
         ("jitter", ""),
         "Jitter",
         NONE,
-        "bigdeli eq. (10) as its text has it: coefficient of variation of the delay",
+        "coefficient of variation of the delay (Bigdeli et al., equation 10 as their text describes it)",
         Of::Samples(jitter),
     ),
 ];
@@ -625,8 +625,8 @@ fn largest(part: &Part) -> Option<f64> {
     Some(queue.iter().copied().fold(f64::NAN, f64::max))
 }
 
-/// S_e = sqrt(Σ (Q_i − Q_ref)² / (N + 1)): pi-pd eq. (17) divides by N + 1, not N. NaN without a
-/// set-point.
+/// S_e = sqrt(Σ (Q_i − Q_ref)² / (N + 1)): equation (17) of the PI-PD paper (Ryu et al.) divides by
+/// N + 1, not N. NaN without a set-point.
 pub(crate) fn qacd_pkts(part: &Part) -> Option<f64> {
     let queue = part.rows_of("queue_pkts")?;
     Some(part.target_pkts.map_or(f64::NAN, |target| {
@@ -715,7 +715,7 @@ fn settling_s(part: &Part) -> Option<f64> {
 
 fn tcp_goodput_bps(part: &Part) -> Option<f64> {
     let tcp = part.flows?.iter().filter(|flow| flow.is_tcp);
-    // A sum of nothing is -0.0.
+    // The sum of no numbers is -0.0.
     Some(tcp.map(|flow| flow.goodput_bps).sum::<f64>() + 0.0)
 }
 

@@ -14,7 +14,8 @@ named_numbers! {
         queue_mean_pkts,
         /// Standard deviation of the queue length in packets, of the samples as a population.
         queue_std_pkts,
-        /// Quadratic average of control deviation in packets, pi-pd eq. (17); NaN without a target.
+        /// Quadratic average of control deviation in packets, equation (17) of the PI-PD paper (Ryu
+        /// et al.); NaN without a target.
         qacd_pkts,
         /// Drops, for any reason.
         drop_rate,
@@ -64,7 +65,7 @@ impl Metrics {
             .flows()
             .map(|flow| flow.delivered_bytes as f64)
             .collect();
-        // A sum of nothing is -0.0.
+        // The sum of no numbers is -0.0.
         let total: f64 = delivered.iter().sum::<f64>() + 0.0;
         let squares: f64 = delivered.iter().map(|x| x * x).sum();
         let window_s = link.window_s();
@@ -119,7 +120,7 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    /// Four rows of 10 ms on a 1 Mbit/s link; the window is the last two.
+    /// Four rows of 10 ms on a 1 Mbit/s link; the window has the last two rows.
     fn run() -> RunTrace {
         let settings = Settings {
             interval: Span::from_millis(10),

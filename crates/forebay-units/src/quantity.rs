@@ -42,7 +42,7 @@ impl Time {
     pub const ZERO: Time = Time(0);
     /// The latest instant, after about 584 years.
     pub const MAX: Time = Time(u64::MAX);
-    /// A deadline that is never reached. It is later than every other, so that the earliest of
+    /// A deadline that is never reached. It is later than every other, so the earliest of
     /// several deadlines is their minimum. An `Option` would take twice the space, and its `None`
     /// is the smallest value.
     pub const NEVER: Time = Time::MAX;

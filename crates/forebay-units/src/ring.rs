@@ -4,10 +4,8 @@
 /// A queue of values in the order in which they were pushed. Its capacity is a power of two.
 #[derive(Clone, Debug, Default)]
 pub struct Ring<T> {
-    /// The slots that have been used. If there are fewer than `capacity`, no value has wrapped.
+    /// The slots, whose number is a power of two, or zero. Those without a value have an old one.
     slots: Vec<T>,
-    /// The number of slots: a power of two, or none.
-    capacity: usize,
     /// The number of values popped, modulo 2^64.
     popped: usize,
     /// The number of values pushed, modulo 2^64.
@@ -20,7 +18,6 @@ impl<T: Copy> Ring<T> {
     pub const fn new() -> Ring<T> {
         Ring {
             slots: Vec::new(),
-            capacity: 0,
             popped: 0,
             pushed: 0,
         }
@@ -60,20 +57,18 @@ impl<T: Copy> Ring<T> {
     /// Returns the index in `slots` of the value with this number.
     #[inline(always)]
     fn slot(&self, number: usize) -> usize {
-        number & self.capacity.wrapping_sub(1)
+        number & self.slots.len().wrapping_sub(1)
     }
 
     /// Appends a value.
     #[inline(always)]
     pub fn push(&mut self, value: T) {
-        if self.len() == self.capacity {
-            self.grow();
+        if self.len() == self.slots.len() {
+            self.grow(value);
         }
-        // The value is not passed to a function, so that it need not be in memory.
         let at = self.slot(self.pushed);
-        match self.slots.get_mut(at) {
-            Some(slot) => *slot = value,
-            None => self.slots.push(value),
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = value;
         }
         self.pushed = self.pushed.wrapping_add(1);
     }
@@ -112,15 +107,14 @@ impl<T: Copy> Ring<T> {
         Some(value)
     }
 
-    /// Doubles the number of slots.
+    /// Doubles the number of slots and fills the new ones with `value`.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
+    fn grow(&mut self, value: T) {
         let len = self.len();
-        let capacity = (2 * len).max(4);
-        let mut slots = Vec::with_capacity(capacity);
-        slots.extend((0..len).filter_map(|position| self.get(position).copied()));
-        (self.slots, self.capacity) = (slots, capacity);
+        let first = self.slot(self.popped);
+        self.slots.rotate_left(first);
+        self.slots.resize((2 * len).max(4), value);
         (self.popped, self.pushed) = (0, len);
     }
 }

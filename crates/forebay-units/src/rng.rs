@@ -1,5 +1,5 @@
 //! Seeded random streams, one per component. The draws of a component do not affect those of
-//! others, so that runs under different laws share their random numbers.
+//! others, so runs under different laws share their random numbers.
 
 use crate::Fnv1a;
 

@@ -113,7 +113,7 @@ class OtherResultError(ParameterError):
     command : str
         The command that made the result.
     undigested : bool
-        True if the result has no digest, so that it cannot be compared with the new one.
+        True if the result has no digest, so it cannot be compared with the new one.
     """
 
     def __init__(self, name: str, value: object, command: str, *, undigested: bool) -> None:

@@ -241,7 +241,7 @@ def _move(unfinished: Path, path: Path, replaces: Iterable[str]) -> None:
     """Put the files of `unfinished` into `path`, and remove the files that they replace.
 
     A new folder appears whole, and a folder whose former files are replaced is exchanged as a
-    whole, so that a process that is killed leaves the former result or the new one and never a
+    whole, so a process that is killed leaves the former result or the new one and never a
     mixture. Where the file system has no exchange, files are replaced one by one.
     """
     _flush(unfinished)

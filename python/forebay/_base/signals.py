@@ -181,7 +181,7 @@ def checkpoint() -> None:
 def end_waits() -> None:
     """Let Ctrl-C end a wait of this thread for another thread, a lock or a process.
 
-    polars, once it is loaded, installs a handler with SA_RESTART in front of Python's, so that the
+    polars, once it is loaded, installs a handler with SA_RESTART in front of Python's, so the
     kernel resumes a system call and Ctrl-C is noticed only when the wait ends by itself.
     """
     if hasattr(signal, "siginterrupt"):

@@ -62,7 +62,7 @@ def means_and_intervals(
     if count == 1:
         return means, np.full_like(means, np.nan)
     alike = np.ptp(samples, axis=1) == 0
-    # The sum of equal values is rounded, so that their computed mean may differ from them.
+    # The sum of equal values is rounded, so their computed mean may differ from them.
     means = np.where(alike, samples[:, 0], means)
     variances = np.where(alike, np.nan, samples.var(axis=1, ddof=1))
     return means, student_quantile(count - 1) * np.sqrt(variances / count)
@@ -155,7 +155,7 @@ class PairedDifference:
         Mean of `first` less `second`.
     half_width : float
         Half the width of the 95 % confidence interval of the difference; NaN if all seeds give the
-        same difference, so that there is no spread to estimate.
+        same difference, so there is no spread to estimate.
     p : float
         The p value of a paired t-test, adjusted for the number of comparisons; NaN without a test.
     """
@@ -281,7 +281,7 @@ def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
     """Return the law with the best mean over its seeds, tested against each other law.
 
     The tests are paired t-tests over the common seeds. The values that test the best law have also
-    selected it, so that any pair of laws might have been the tested one. The p value of the
+    selected it, so any pair of laws might have been the tested one. The p value of the
     farthest of m other laws therefore counts m (m + 1) / 2 times, once for each pair of the
     remaining laws; then the next with m − 1, as Holm's method steps down. The probability that any
     lead is called significant without a real difference is at most 5 %

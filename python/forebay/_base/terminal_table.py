@@ -100,7 +100,10 @@ def show(
     continued: bool = False,
     header: bool = True,
 ) -> None:
-    """Print a table as wide as the console.
+    """Print a table that is at most as wide as the console.
+
+    Columns are as wide as their cells need. Columns that do not fit are omitted and named below the
+    table, or printed in a further table (`continued`).
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def one_of(names: Iterable[str], name: object = "") -> str:
     Returns
     -------
     str
-        For example "one of codel, pie (did you mean "pie"?)"; a single name stands for itself.
+        For example "one of codel, pie (did you mean "pie"?)"; a single name alone.
     """
     choices = list(names)
     if len(choices) == 1:

@@ -62,7 +62,7 @@ class Claim:
     #: Name of a point; the first point if it is empty.
     point: str = ""
     window: Window | None = None
-    #: The same value in ns-2, and the reference case that it is from.
+    #: The same value in ns-2, and the reference case that this value is from.
     ns2: float | None = None
     ns2_case: str = ""
     #: Variants under which it is measured, too.

@@ -131,7 +131,7 @@ class Batches:
         return batch
 
     def again(self, task: Task) -> None:
-        """Hand out a batch again that was lost."""
+        """Hand out a lost batch again."""
         self._lost.append(task)
 
     def took(self, costs_s: list[float]) -> None:

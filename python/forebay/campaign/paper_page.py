@@ -30,6 +30,7 @@ from forebay.experiment.result import Result
 from forebay.report import drawing, over_time, parts, style
 from forebay.report.kinds import KINDS as RESULT_KINDS
 from forebay.report.plot import Plot, one_panel, styled
+from forebay.report.sheet import group_offset
 from forebay.report.templates import html, template
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
             for _, point, window in places
         ]
         mean, half = measure.scale * np.array(cells).T
-        at = [x + parts.group_offset(rank, len(laws), 0.7) for x in range(len(places))]
+        at = [x + group_offset(rank, len(laws), 0.7) for x in range(len(places))]
         parts.dots(axes, at, mean, law, label, yerr=half)
     axes.set_ylabel(measure.heading)
     if figure.measure != "utilisation":

@@ -383,7 +383,8 @@ class Study:
         ScenarioError
             If there is no such metric or axis, or no run has a value of the metric.
         """
-        from forebay.campaign import study_page as page  # loads matplotlib
+        from forebay.campaign import study_page as page
+        from forebay.report.drawing import draw  # loads matplotlib
 
         check_choice("kind", kind, get_args(StudyPicture))
         keys = quantities.listed(axes) or self.varied
@@ -397,9 +398,10 @@ class Study:
             valued = dict.fromkeys(name for name, _ in self.means(list(METRICS)))
             expected = one_of(valued) if valued else "a run that has ended"
             raise ParameterError("metric", metric, expected, reason="no run has a value of it")
+        runs = page.loaded(self, [metric], binned=True)
         if kind == "heat":
-            return page.heat(self, metric, *keys)
-        return page.response(self, metric, keys)
+            return draw(page.heat(self, runs, metric, *keys))
+        return draw(page.response(self, runs, metric, keys))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the size of the study and the mean of each metric for each law, for JSON."""
@@ -441,12 +443,11 @@ class Study:
 
     def _repr_html_(self) -> str:
         from forebay.campaign import study_files as files
-        from forebay.campaign import study_page as page
         from forebay.report import notebook
 
         table = files.laws_table(self)
         metric = next((name for name, _ in self.means(["delay_p95_s", "goodput_bps"])), None)
-        figure = page.response(self, metric, self.varied) if metric and self.varied else None
+        figure = self.plot(metric=metric) if metric and self.varied else None
         title = f"{self.points.title}: {files.size(self)}"
         return notebook.html(title, table.heads, table.rows, figure)
 

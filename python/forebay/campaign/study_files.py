@@ -172,8 +172,8 @@ def write(
     publish(out, files, replaces=[TRAFFIC, DIFFERENCES_CSV, DIFFERENCES_TEX])
     written = [out / name for name in (FRAME, CSV, *more)]
     if report:
-        from forebay.campaign import study_page as page  # loads matplotlib
+        from forebay.campaign import study_page as page
 
-        text = page.html(study, command, metrics=metrics, partial=partial)
+        text = page.html(study, command, metrics=metrics, spent=partial)
         written += publish(out, {PAGE: text})
     return written

@@ -58,7 +58,7 @@ class Case:
     point : str
         The point in words; empty if the scenario has no sweep.
     fairness : bool
-        True if flows have equal claims, so that Jain's index measures fairness.
+        True if flows have equal claims, so Jain's index measures fairness.
     measured : set of str
         Metrics that have a value in any run: some need transfers, calls or viewers.
     runs : dict

@@ -81,6 +81,10 @@ TYPER_HELP = {
     "--show-completion": "Print the completion script of the current shell.",
     "--help": "Print this help.",
 }
+#: Names of the option that prints a help.
+HELP_OPTIONS = ["-h", "--help"]
+#: Key of the parameters that a command line gives, in the context of the command.
+GIVEN = "forebay.given"
 #: Width of help on a wide terminal; longer lines are hard to read.
 WIDEST_HELP = 100
 
@@ -134,12 +138,51 @@ def _write_options(command: Any, ctx: Any, formatter: Any) -> None:
                 formatter.write_dl(records)
 
 
+def _given(params: list[Any], words: list[str]) -> list[Any]:
+    """Return the parameters that a command line gives, and those that it must give.
+
+    All parameters are returned for a command line with `--help`, with a word that begins with a
+    dash and is no option, such as a negative number, or with an option that does not exist.
+    """
+    arguments = [param for param in params if param.param_type_name == "argument"]
+    by_option = {name: param for param in params if param not in arguments for name in param.opts}
+    options = [word.partition("=")[0] for word in words if word.startswith("-")]
+    if any(name not in by_option or name in HELP_OPTIONS for name in options):
+        return params
+    to_read = [by_option[name] for name in options]
+    # A word without a dash is an argument, or the value of an option.
+    to_read += arguments if len(options) < len(words) else []
+    return [param for param in params if param.required or param in to_read]
+
+
 class Command(TyperCommand):
     """A command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, with the help of options in the words of Forebay."""
-        return _reworded(super().get_params(ctx))
+        """Return the parameters, with the help of options in the words of Forebay.
+
+        While a command line is read, these are the parameters that it gives.
+        """
+        params: list[Any] | None = ctx.meta.get(GIVEN)
+        return _reworded(super().get_params(ctx)) if params is None else params
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options; those that are not given keep their defaults.
+
+        Typer reads an option that is not given, too, and loads pydantic to do so, which takes as
+        long as many a command.
+        """
+        params = self.get_params(ctx)
+        if not ctx.resilient_parsing:
+            ctx.meta[GIVEN] = _given(params, args)
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        finally:
+            ctx.meta.pop(GIVEN, None)
+        for param in params:
+            if param.expose_value:
+                ctx.params.setdefault(param.name, param.default)
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words after the command's name: the arguments by their metavariables."""
@@ -238,7 +281,7 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={
-            "help_option_names": ["-h", "--help"],
+            "help_option_names": HELP_OPTIONS,
             "max_content_width": WIDEST_HELP,
         },
     )

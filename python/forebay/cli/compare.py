@@ -202,5 +202,5 @@ def _show(scenario: ValidatedScenario) -> None:
             reasons = "; ".join(row.reasons)
             print(
                 f"warning: {title_of(row.law)}: {row.void} of {row.repeats} runs are void "
-                f"({reasons}), so that its numbers prove nothing; repeat them on an idle machine"
+                f"({reasons}), so its numbers prove nothing; repeat them on an idle machine"
             )

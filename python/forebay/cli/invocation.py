@@ -6,6 +6,7 @@ Commands share this life cycle, and add the results that they compute.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from forebay.experiment.store import Store
 
 RESULTS = Path("results")
+#: Environment variable that names the store of runs.
+STORE_VARIABLE = "FOREBAY_STORE"
 
 
 def command_line() -> str:
@@ -166,6 +169,9 @@ class Invocation:
 
     def store(self, runs: StoreOptions) -> Store | None:
         """Return the store of runs; None without an output folder, unless one is asked for."""
+        is_asked_for = runs.store is not None or STORE_VARIABLE in os.environ
+        if runs.no_store or (self.folder is None and not is_asked_for):
+            return None  # without polars, which the store loads
         from forebay.experiment import store as stores
 
         return stores.store(runs.store, without=runs.no_store, default=self.folder is not None)
@@ -190,7 +196,7 @@ class Invocation:
             False to keep only the metrics of each run.
         meanwhile : callable, optional
             Called once, in this thread, while runs are under way. Runs have threads of their own
-            and leave Python idle, so that modules can be loaded in the meantime. (Two threads that
+            and leave Python idle, so modules can be loaded in the meantime. (Two threads that
             import the same modules would not survive an interruption.)
 
         Returns

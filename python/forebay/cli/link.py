@@ -246,7 +246,7 @@ def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
 
 
 def _say(line: str) -> None:
-    # The programs write to the same terminal, so that lines must not be delayed.
+    # The programs write to the same terminal, so lines must not be delayed.
     print(f"forebay link: {line}", file=sys.stderr, flush=True)
 
 

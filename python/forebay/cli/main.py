@@ -75,7 +75,7 @@ def _open() -> bool:
         try:
             os.fstat(fd)
         except OSError:
-            # It gets the lowest free number, which is this one.
+            # The new file gets the lowest free number, which is that of the closed file.
             os.open(os.devnull, os.O_RDWR)
             closed.append(fd)
     if 2 in closed:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-#: Characters for consoles that lack those of a text, by these.
+#: The characters that replace those of a text which a console lacks, by the lacking character.
 PLAIN = {
     **dict.fromkeys("─━┄┈╌‐‑‒–—―−", "-"),
     **dict.fromkeys("│┃╎", "|"),
@@ -18,7 +18,7 @@ PLAIN = {
     **{"…": "...", "°": " deg", "µ": "u", "μ": "u", "σ": "sigma", "ω": "omega", "∞": "inf"},
     **{"²": "^2", "³": "^3", "√": "sqrt", "•": "*", "✓": "yes", "✗": "no", "\u00a0": " "},
 }
-#: Name of the handler of errors that writes them.
+#: Name of the handler of encoding errors that writes `PLAIN`'s characters.
 REPLACE = "forebay_plain"
 
 

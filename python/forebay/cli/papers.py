@@ -47,7 +47,7 @@ def replay(
 ) -> None:
     """Repeat the papers' experiments and compare the results.
 
-    The page has the published next to the reproduced numbers. Runs are stored, so that a second
+    The page has the published next to the reproduced numbers. Runs are stored, so a second
     call runs only what has changed.
 
     Parameters

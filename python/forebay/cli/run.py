@@ -5,6 +5,7 @@ Its dependencies are loaded inside the command, so that other commands stay quic
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, print_errors, result_name, stopped_runs
 
 if TYPE_CHECKING:
+    from forebay._native import Plan
     from forebay.experiment.result import Result
+    from forebay.report.drawing_pool import DrawingPool
+    from forebay.report.pages import ReportFigures
 
-#: Number of runs whose tables and page take a second or two, so that an interrupted command still
+#: Number of runs whose tables and page take a second or two, so an interrupted command still
 #: writes them.
 MOST_TABLES = 100
 
@@ -53,6 +57,7 @@ def run(
     from forebay._base import publication
     from forebay.experiment import engines, experiment
     from forebay.report import result_files
+    from forebay.report.drawing_pool import DrawingPool
 
     chosen, metrics = engines.named(engine), options.metric_names(metric)
     keys, seeds = overrides.set_ or (), overrides.seeds
@@ -63,20 +68,22 @@ def run(
     if flent is not None:
         publication.check_folder(flent, "flent")
     samples, is_drawn = bool(call.folder or flent), call.folder is not None and not no_report
-    load = _load if is_drawn else None
-    (executed,) = call.executed([source], making, samples=samples, meanwhile=load)
-    if call.as_json:
-        for finished in executed.runs:
-            print(result_files.line(source.plan, finished, engine, metrics))
-        # Without --json, these remarks are among the warnings below the table.
-        print_errors(f"{text}." for text in result_files.remarks(source.plan.points))
-    interrupted = executed.interrupted
-    if executed.runs and samples:
-        from forebay.experiment.result import Result
+    with DrawingPool() as pool:
+        load = partial(_prepare_report, pool, source.plan) if is_drawn else None
+        (executed,) = call.executed([source], making, samples=samples, meanwhile=load)
+        if call.as_json:
+            for finished in executed.runs:
+                print(result_files.line(source.plan, finished, engine, metrics))
+            # Without --json, these remarks are among the warnings below the table.
+            print_errors(f"{text}." for text in result_files.remarks(source.plan.points))
+        interrupted = executed.interrupted
+        if executed.runs and samples:
+            from forebay.experiment.result import Result
 
-        result = Result(source, executed)
-        result.chosen_metrics = metrics
-        interrupted |= _keep(result, call, flent, report=not no_report, ended_early=interrupted)
+            result = Result(source, executed)
+            result.chosen_metrics = metrics
+            report = None if no_report else pool
+            interrupted |= _keep(result, call, flent, report, ended_early=interrupted)
     if len(executed.runs) < source.runs:
         raise stopped_runs([source], [executed], reported=bool(executed.runs))
     if interrupted:
@@ -85,18 +92,30 @@ def run(
         call.show(call.folder / result_files.REPORT)
 
 
-def _load() -> None:
-    """Load the modules of tables and figures, which takes a second."""
+def _prepare_report(pool: DrawingPool, plan: Plan) -> None:
+    """Start the processes that draw figures, and load the modules and templates of the page."""
     from scipy import special  # noqa: F401
 
     from forebay.control import plants  # noqa: F401
-    from forebay.report import kinds, moving, pages  # noqa: F401
+    from forebay.report import moving, pages, templates  # noqa: F401
+
+    if not pool.start(pages.figure_count(plan)):
+        from forebay.report import drawing  # noqa: F401
+    for name in ("report.html.j2", "answers.txt.j2", "description.txt.j2"):
+        templates.template(name)
 
 
 def _keep(
-    result: Result, call: Invocation, flent: Path | None, *, report: bool, ended_early: bool
+    result: Result,
+    call: Invocation,
+    flent: Path | None,
+    pool: DrawingPool | None,
+    *,
+    ended_early: bool,
 ) -> bool:
-    """Write and print the numbers, then draw the figures; return True if that was interrupted.
+    """Write and print the numbers and the figures; return True if that was interrupted.
+
+    The figures are drawn in other processes while the tables are written.
 
     Parameters
     ----------
@@ -106,8 +125,8 @@ def _keep(
         The folder of the result, and whether JSON was printed.
     flent : Path or None
         Folder for data files of flent.
-    report : bool
-        False to write no page and no figures.
+    pool : DrawingPool, optional
+        Draws the figures; None to write no page and no figures.
     ended_early : bool
         True if the runs were interrupted: a user who stops a command does not wait for tables and
         figures of thousands of runs.
@@ -126,14 +145,17 @@ def _keep(
     out = call.folder
     if out is None:
         return False
-    has_all = result.from_store == len(result.runs)
+    has_all, report = result.from_store == len(result.runs), pool is not None
     is_drawn = report and has_all and result_files.is_current(result, out)
+    figures: ReportFigures | None = None
     try:
         if result.partial and not is_drawn and result_files.has_more(out, result):
             print_errors([f"{out} already has these runs and more; it is unchanged"])
             report = False
-        elif not is_drawn and not _write_tables(result, out, ended_early=ended_early):
-            return True
+        elif not is_drawn:
+            figures = _begun_figures(result, pool) if pool is not None else None
+            if not _write_tables(result, out, ended_early=ended_early):
+                return True
         if not call.as_json:
             screen = options.console()
             tables.results(screen, result)
@@ -143,7 +165,7 @@ def _keep(
                 screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
         if report and not is_drawn:
             with progress.bar(unit="figures") as watch:
-                result_files.write_report(result, out, watch)
+                result_files.write_report(result, out, watch, figures)
     except KeyboardInterrupt:
         print_errors(
             [f"interrupted while drawing; the tables and the finished figures are in {out}"]
@@ -151,6 +173,17 @@ def _keep(
         return True
     call.tell(*("Report", out / result_files.REPORT) if report else ("Tables", out))
     return False
+
+
+def _begun_figures(result: Result, pool: DrawingPool) -> ReportFigures | None:
+    """Let the processes of a pool draw the figures of a report; None if there are no processes."""
+    from forebay.report import pages
+
+    if not pool.start(pages.figure_count(result.plan)):
+        return None
+    figures = pages.report_figures(result)
+    figures.begin(pool)
+    return figures
 
 
 def _write_tables(result: Result, out: Path, *, ended_early: bool) -> bool:

@@ -145,7 +145,7 @@ class Agreement:
 
     @property
     def proven(self) -> bool:
-        """True if the whole interval is outside the limit, so that chance is excluded."""
+        """True if the whole interval is outside the limit, so chance is excluded."""
         return abs(self.difference) - self.half_width > self.limit
 
     @property
@@ -155,7 +155,7 @@ class Agreement:
 
     @property
     def includes_zero(self) -> bool:
-        """True if the interval includes zero, so that the difference may be chance."""
+        """True if the interval includes zero, so the difference may be chance."""
         return abs(self.difference) <= self.half_width
 
     @property
@@ -280,7 +280,7 @@ class MetricDifference:
 
     @property
     def alike(self) -> bool:
-        """True if several seeds all give exactly this difference, so that there is no test."""
+        """True if several seeds all give exactly this difference, so there is no test."""
         return self.seeds > 1 and math.isnan(self.p)
 
     def to_dict(self) -> dict[str, Any]:
@@ -474,7 +474,7 @@ def compare(
     """Test the differences between two saved results.
 
     Laws and points are matched by their labels; the only law or point of each result matches the
-    other. One seed gives both results the same flows and start times, so that a paired t-test over
+    other. One seed gives both results the same flows and start times, so a paired t-test over
     the common seeds tests each difference. Holm's method adjusts the p values of each metric for
     their number.
 

@@ -17,6 +17,7 @@ from forebay._base.registries import title_of
 from forebay._base.terminal_table import Column, RowGroup
 from forebay.report import parts
 from forebay.report.plot import Plot, one_panel, styled
+from forebay.report.sheet import group_offset
 from forebay.report.tables import Table, mean_text
 from forebay.report.templates import html
 
@@ -167,7 +168,7 @@ def notes(comparison: ResultComparison) -> list[str]:
     if len(set(engines)) > 1:
         remarks.append(
             f"A was made by the engine {engines[0]}, B by {engines[1]}. A seed draws different "
-            "numbers on each engine, so that pairing does not reduce the variance."
+            "numbers on each engine, so pairing does not reduce the variance."
         )
     versions = {comparison.a.version, comparison.b.version}
     if len(versions) > 1:
@@ -283,8 +284,7 @@ def differences(comparison: ResultComparison) -> Plot:
         of_law = [line for line in lines if _series(comparison, line) == name]
         half_widths = [100 * abs(line.half_width / line.a.mean) for line in of_law]
         places = [
-            metrics.index(line.metric) + parts.group_offset(index, len(series), 0.6)
-            for line in of_law
+            metrics.index(line.metric) + group_offset(index, len(series), 0.6) for line in of_law
         ]
         shares = [100 * line.share for line in of_law]
         parts.dots(axes, shares, places, index, name, xerr=half_widths)

@@ -162,7 +162,7 @@ class Row:
 
     @property
     def counts_void(self) -> bool:
-        """True if no run is sound, so that void runs are shown."""
+        """True if no run is sound, so void runs are shown."""
         return self.void == self.repeats
 
     @property
@@ -548,9 +548,9 @@ def validate(
     Parameters
     ----------
     scenarios : scenario or sequence of scenarios
-        As `forebay.run` takes each.
+        Each as `forebay.run` accepts a scenario.
     laws, overrides, seeds
-        As `forebay.run` takes them; `seeds` applies to every engine but "link".
+        As `forebay.run` accepts them; `seeds` applies to every engine but "link".
     repeats : int
         Number of runs of each law on "link", in real time.
     attempts : int

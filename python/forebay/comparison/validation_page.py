@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 REPORT, JSON, RUNS, DELAYS = "report.html", "metrics.json", "metrics.parquet", "delays.parquet"
 
 TSO = (
-    "TSO is not a cause: below 1 Gbit/s the link splits segments before the queue, so that a law "
+    "TSO is not a cause: below 1 Gbit/s the link splits segments before the queue, so a law "
     "sees packets of the link's size."
 )
 #: Engines whose senders are the kernel's.
@@ -60,7 +60,7 @@ KERNELS = ("kernel", "link")
 #: Prefix of the senders that are modelled on the kernel's.
 KERNEL_LIKE = "linux-"
 STD = "queue_std_pkts"
-#: Utilisation above which a link is full, so that its goodput shows the size of headers.
+#: Utilisation above which a link is full, so its goodput shows the size of headers.
 FULL = 0.98
 #: Smallest relative difference of goodput that is reported.
 LEAST_SHARE = 0.01

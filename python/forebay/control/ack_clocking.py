@@ -1,12 +1,12 @@
 """Reno flows with ACK clocking and sawtooth windows: their equilibrium and their plant.
 
-The published plant (pi-pd eq. 1) has flows that send W/R, and a queue that follows them with a lag
-of R. In fact an ACK releases a packet, and so does a growing window: x = n/R + dn/dt, with n
-packets in flight (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans. Automatic Control
-54(3), 2009). While the link is busy, the queue therefore equals the packets in flight beyond the
-pipe, q = Σn − CT, without a lag: the pole at 1/R is cancelled. This module linearises the
-`sawtooth` windows of the fluid model (crates/forebay-fluid, docs/explanation/fluid.md) for flows
-that are marked:
+In the published plant (Hollot et al. 2001), flows send W/R packets per second, and the queue
+follows this rate with a lag of R. Real senders differ: an ACK releases a packet, and so does a
+growing window: x = n/R + dn/dt, with n packets in flight (Jacobsson, Andrew, Tang, Low and
+Hjalmarsson, IEEE Trans. Automatic Control 54(3), 2009). While the link is busy, the queue therefore
+equals the packets in flight beyond the pipe, q = Σn − CT, without a lag: the pole at 1/R is
+cancelled. This module linearises the `sawtooth` windows of the fluid model (crates/forebay-fluid,
+docs/explanation/fluid.md) for flows that are marked:
 
 W' = x_d·((1 − p_d)/(W·a) − κ·p_d·W·a/b²), n = W − ½, a = 1 + λ, b = 1 + κλ, λ = x_d·p_d·R
 
@@ -86,7 +86,7 @@ class AckClockedPlant(Plant):
     """Such flows on a link under a law.
 
     The point of an equilibrium has the number of flows that need its probability by the published
-    equations, so that the law is linearised at its own equilibrium.
+    equations, so the law is linearised at its own equilibrium.
     """
 
     law: LawModel

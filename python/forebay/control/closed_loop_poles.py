@@ -68,7 +68,7 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
             part: Any = _plain(residue) * np.convolve([new, old], cofactor)
             numerator = _polyadd(numerator, part)
         total = _polyadd(total, np.concatenate([np.zeros(int(whole) + 1), numerator]))
-    # Complex poles come in pairs, so that the imaginary parts cancel up to rounding.
+    # Complex poles come in pairs, so the imaginary parts cancel up to rounding.
     return np.asarray(total.real), np.asarray(denominator.real)
 
 

@@ -156,7 +156,7 @@ class DelaySystem:
         return 1.01 * max(real, default=1.0)
 
     def _turn(self, radius: float) -> float:
-        """Return the angle by which arg f(jω) turns from ω = 0 to `radius`."""
+        """Return the angle by which the phase of f(jω) changes from ω = 0 to `radius`."""
         steps = max(200, math.ceil(8 * radius * self.delay_s))
         omega = np.union1d(np.linspace(0, radius, steps), np.geomspace(1e-6, 1, 200) * radius)
         for _ in range(60):
@@ -253,17 +253,17 @@ def weights(nodes: Floats, at: float) -> Floats:
     return np.asarray(parts / parts.sum(), float)
 
 
-#: β of e-avq eq. (15).
+#: β of equation (15) of the E-AVQ paper (Wang, Liao and Tian; `forebay cite e-avq`).
 BETA = 2 / 3
 
 
 @dataclass(frozen=True)
 class RateLoop:
-    """The loop of TCP with AVQ or E-AVQ, which act on a virtual queue (e-avq section 3.2).
+    """The loop of TCP with AVQ or E-AVQ, which act on a virtual queue (E-AVQ paper, section 3.2).
 
     N users with RTT d receive marks with p = (λ − C̃)/λ. Their rate λ follows δλ' = −K11·δλ −
     K12·δλ(t − d) + K2·δC̃(t − d), and the virtual capacity follows δC̃' = −K_i·δλ − K_p·δλ' −
-    K_d·δλ'' (e-avq eq. 18). AVQ has K_i = α alone.
+    K_d·δλ'' (equation 18). AVQ has K_i = α alone.
 
     Attributes
     ----------
@@ -299,7 +299,7 @@ class RateLoop:
 
     @property
     def system(self) -> DelaySystem:
-        """The system of e-avq eq. (21), which is neutral if K_d > 0."""
+        """The system of equation (21) of the E-AVQ paper, which is neutral if K_d > 0."""
         k2 = self.k2
         b = [k2 * self.k_d, k2 + k2 * self.k_p, k2 * self.k_i]
         return DelaySystem([1.0, self.k11, 0.0], b, self.rtt_s)
@@ -316,7 +316,7 @@ class RateLoop:
         return -4 / root if root < 0 else math.inf
 
     def printed_theorem(self) -> bool:
-        """Evaluate conditions (22) and (23) as printed in e-avq.
+        """Evaluate conditions (22) and (23) as printed in the E-AVQ paper.
 
         They are wrong; docs/explanation/theory.md has the correct ones.
         """

@@ -332,12 +332,12 @@ def _no_equilibrium(law: str, link: Link, plant: Plant) -> ParameterError:
         )
     reason, expected = {
         "jump": (
-            f"its probability jumps{at} past the {p:.3g} that {flows} {need}, so that the loop "
+            f"its probability jumps{at} past the {p:.3g} that {flows} {need}, so the loop "
             "limit-cycles across the discontinuity",
             "fewer flows, or other parameters",
         ),
         "empty": (
-            f"its probability at an empty queue is above the {p:.3g} that {flows} {need}, so that "
+            f"its probability at an empty queue is above the {p:.3g} that {flows} {need}, so "
             "the link is not fully used",
             "a lower set-point, more flows, or other parameters",
         ),
@@ -366,7 +366,11 @@ def _check_keys(law: str, goals: list[str], settings: Mapping[str, str]) -> None
 def _impossible_gains(
     law: str, gain_params: Sequence[str], by_hand: Mapping[str, str], error: ScenarioError
 ) -> ScenarioError:
-    """Return the error of a rule whose gains the law cannot have, in terms of its request."""
+    """Return the error to raise if the law refuses a gain that its design rule computed.
+
+    If the user chose the sampling interval, the error names this interval as the cause; otherwise
+    it names the gain. An error about a gain that the user gave is returned unchanged.
+    """
     name, _, wrong = str(error).partition(": ")
     if name not in gain_params or name in by_hand:
         return error

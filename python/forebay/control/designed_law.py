@@ -4,7 +4,7 @@ The linear model holds near the set-point. Two distances from it are to be compa
 standard deviation of the queue:
 
 - The probability is cut at zero below the set-point (`Design.headroom`). An integral loses what is
-  cut off, so that the queue settles lower.
+  cut off, so the queue settles lower.
 - PIE's gains step with its probability (`Design.gain_step`; RFC 8033 section 4.2). A change of p
   that crosses a step is made with the gains of its start: upwards with the smaller gains, and
   downwards with the larger ones. p thus loses at each crossing, and the integral makes up for it by

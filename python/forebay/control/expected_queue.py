@@ -8,9 +8,9 @@
   half of a train silences the sender within it; a signal in the second half leaves part of the
   silence to the next train. With signals evenly spread over the train, three quarters of a halving
   come R after it, and a quarter 2R: e^{−sR}(3 + e^{−sR})/4 in place of e^{−1.25sR}. A signal splits
-  the halving s to 1 − s with E[s² + (1 − s)²] = 5/6, so that its power has the shape 5/6 +
+  the halving s to 1 − s with E[s² + (1 − s)²] = 5/6, so its power has the shape 5/6 +
   cos(ωR)/6.
-- Independent windows have the variance v·W² and move with the plant's pole, so that the noise that
+- Independent windows have the variance v·W² and move with the plant's pole, so the noise that
   drives their sum is white with the intensity 2·pole·N·v·W². Flows out of recovery have v = 1/6 and
   E[W³] = 14/9·E[W]³. A fraction λ/(1 + λ) of the flows is in recovery, with half of the window that
   received the signal. The loop controls the sum: each of N windows has 1 − 1/N of that variance,
@@ -247,10 +247,10 @@ def saturated_moments(
     """Return the moments of a law that integrates, stepped in time with its probability clipped.
 
     p is its last value plus a change, and never below zero. The integral does not continue below
-    zero, so that the loop responds less to a short queue than one whose output alone is clipped,
+    zero, so the loop responds less to a short queue than one whose output alone is clipped,
     and the mean queue falls below the set-point. A balance of Gaussians does not have this memory.
     The equations are therefore stepped for many queues at once. The random numbers are always the
-    same, so that a loop always has the same result.
+    same, so a loop always has the same result.
 
     Parameters
     ----------

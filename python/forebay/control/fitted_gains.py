@@ -321,7 +321,7 @@ def _fixed_gains(law: str, fixed: Mapping[str, str]) -> list[str]:
 def unwinding_s(result: Design, many: float) -> float:
     """Return the time in which the law's integral follows a load that falls from `many` flows.
 
-    The queue is empty meanwhile, so that the integral falls by K_i times the set-point per second.
+    The queue is empty meanwhile, so the integral falls by K_i times the set-point per second.
     Between both loads K_i is taken as a power of the probability, as in laws with a square.
 
     Parameters
@@ -539,7 +539,7 @@ def _line(
     if step is not None:
         words += (
             f"; the gain schedule switches within {step.headroom_pkts:.2g} packets of the "
-            "set-point, so that the mean queue exceeds it; consider pi2"
+            "set-point, so the mean queue exceeds it; consider pi2"
         )
     if math.isfinite(result.settling_s):
         words += f", settling time {result.settling_s:.2g} s"
@@ -560,8 +560,8 @@ def _scaled(
 ) -> Fitted:
     """Return the defaults of a law without a design, changed where they do not fit the link.
 
-    Parameters follow the authors' advice for the link. Thresholds beyond the buffer are scaled
-    down with it.
+    Parameters follow the authors' advice for the link. If the largest threshold exceeds the
+    buffer, all thresholds are scaled so that it is `MOST_OF_BUFFER` of the buffer.
     """
     chosen = {name: text for name, text in model.fitted(place.rtt_s[1]) if name not in fixed}
     entry = registries.law(law)

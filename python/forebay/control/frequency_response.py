@@ -240,7 +240,7 @@ def kind(model: LinearModel) -> tuple[bool, bool, bool]:
 
 
 def average_pole(model: LinearModel) -> float | None:
-    """Return K = −C·ln(1 − w_q) (staqm section III.A); None without an average."""
+    """Return K = −C·ln(1 − w_q) (self-tuning paper, section III.A); None without an average."""
     average = model["average"]
     if average is None or average[0] >= 1:
         return None

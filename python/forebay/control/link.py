@@ -384,7 +384,7 @@ class Link:
         target_pkts : float
             The set-point in packets.
         default : bool, optional
-            True if the set-point is the default one, so that an error is about the buffer.
+            True if the set-point is the default one, so an error is about the buffer.
 
         Raises
         ------

@@ -1,10 +1,10 @@
 """The loop of TCP, a queue and a law: its margins, roots, step response and deviations.
 
 The plant is the linearised fluid model of TCP and the queue with its delay, P(s) = C²/(2N)/((s +
-2N/(R²C))(s + 1/R))·e^{−sR} (pi-pd eq. 1, with the numerators of its Example 1). The law is its own
-linear model, which tests compare with the law (crates/forebay-aqm/tests). Delay, sampler,
-zero-order hold and the alias terms of the sampler are exact; see
-`forebay.control.frequency_response`.
+2N/(R²C))(s + 1/R))·e^{−sR} (equation 1 of the PI-PD paper, with the numerators of its Example 1).
+The law is represented by its own linear model, which tests compare with the law
+(crates/forebay-aqm/tests). Delay, sampler, zero-order hold and the alias terms of the sampler are
+exact; see `forebay.control.frequency_response`.
 
 `tune` and automatic gain design use the standard deviations of queue and probability by the linear
 loop, from losses and load changes; `expected_queue` is closer to packets.
@@ -143,7 +143,7 @@ class Loop:
         """Return the signed gain margin in dB and the stability of a loop close to the edge.
 
         `near_db` is the margin by `margins.count_columns`. For a law that acts both ways it is
-        exact, as the gain at which 1 + L is zero, so that only its sign is decided here.
+        exact, as the gain at which 1 + L is zero, so only its sign is decided here.
         """
         size = abs(near_db)
         if not self.terms.hybrid:
@@ -226,7 +226,7 @@ def step_response(
     than `MOST_STEPS` steps is inverted from its Laplace transform at `points` times; an unstable
     one is returned for as long as that number of steps lasts.
 
-    A step of the probability acts without the plant's delay, so that the response starts at t = R.
+    A step of the probability acts without the plant's delay, so the response starts at t = R.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def _by_inversion(
 # Signals come at random, p·C of them per second, which acts as white noise of intensity p/C on p.
 # Reno halves one of N windows, which is N·(W/2)²·pW/R = C/2 packets² per second on the sum of the
 # windows, with pW² = 2. Once a minute the load changes so that TCP needs twice the p. Both
-# disturbances pass the closed loop of the queue, so that too much gain and too little gain both
+# disturbances pass the closed loop of the queue, so too much gain and too little gain both
 # raise the deviation. Bursts of arrivals are white in the samples, with the variance of a Poisson
 # process in an interval.
 

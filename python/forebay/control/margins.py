@@ -1,7 +1,7 @@
 """Stability by Nyquist's count, and the margins of one loop or of many.
 
 No result depends on the resolution of a grid. The count (crates/forebay-theory/src/stability.rs)
-halves its steps until the curve turns little in each; crossings and extremes are refined between
+halves its steps until the phase changes little in each; crossings and extremes are refined between
 the points of the grid. A sampled loop ends at z = −1, where its curve is on the real axis.
 
 `count_columns` counts many loops at once, for maps and searches. It interpolates crossings of the
@@ -32,7 +32,7 @@ MOST_FREQUENCIES = 60_000
 QUIET_GAIN = 0.2
 #: Largest excess of |L| between two frequencies over the range of both ends, in dB.
 BETWEEN_DB = 1.0
-#: Frequencies of the count, relative to the highest one. The delay turns the curve by at most
+#: Frequencies of the count, relative to the highest one. The delay shifts the phase by at most
 #: `frequency_response.QUIET` radians in total, which the evenly spaced part resolves.
 SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
 #: Distance from the edge of stability, in dB, within which each loop is counted by itself.
@@ -104,8 +104,8 @@ def stable(t: Terms) -> bool:
 def grid(t: Terms, high: float) -> Floats:
     """Return frequencies in rad/s that resolve the whole loop.
 
-    They are evenly spaced in the logarithm, and evenly where the delay turns a curve that is not
-    yet small.
+    They are evenly spaced in the logarithm, and evenly where the delay rotates a curve that is
+    not yet small.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ def edge(holds: Callable[[float], bool], good: float, bad: float, closeness: flo
 def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
     """Return the gain in dB at which a law that acts both ways becomes unstable.
 
-    The gain enters the alias terms more than once, so that the crossing is only a guess.
+    The gain enters the alias terms more than once, so the crossing is only a guess.
     """
 
     def good(db: float) -> bool:

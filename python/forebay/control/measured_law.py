@@ -1,7 +1,7 @@
 """Linear models of laws written in Python, measured at the law itself.
 
 A law that samples its queue is driven as a run drives it, through its hook, with queues that this
-module chooses. Its state is copied, so that two copies that differ in nothing but a small deviation
+module chooses. Its state is copied, so two copies that differ in nothing but a small deviation
 of the queue show what this deviation does:
 
 1. The equilibrium is the queue at which the law keeps the probability that the flows need.

@@ -283,7 +283,7 @@ class Plant:
 
 @dataclass(frozen=True)
 class PublishedPlant(Plant):
-    """Flows of Reno with one RTT under a law, as published (Hollot et al. 2002; pi-pd eq. 1)."""
+    """Flows of Reno with one RTT under a law, as published (Hollot et al. 2002)."""
 
     law: LawModel
 

@@ -462,7 +462,7 @@ def _derived(
         per_flow(signals.high, rtt.low),
         per_flow(signals.low, rtt.high),
     )
-    # Errors of p, R and the model are independent, so that their squares add.
+    # Errors of p, R and the model are independent, so their squares add.
     flows = per_s * rtt.value / wide.value
     by_law = LAW_ERROR * flows
     ends = []
@@ -523,7 +523,7 @@ class IdentifiedResponse:
         if math.isnan(at):
             return math.nan
         angle = np.degrees(np.unwrap(np.angle(self.gain)))
-        # An integral and TCP's poles lag, so that the first angle is between 0 and −360°.
+        # An integral and TCP's poles lag, so the first angle is between 0 and −360°.
         angle -= 360 * math.ceil(angle[0] / 360 - 1e-9)
         return 180 + float(np.interp(math.log(at), np.log(self.omega_rad_s), angle))
 

@@ -263,16 +263,21 @@ class Log:
         return tuple(lines)
 
     def time_s(self, number: int, stamp: str, interval_s: float | None) -> float | None:
-        """Return the time that stands before a sample, in seconds.
+        """Return the time of a sample in seconds, from the text on the line before the sample.
 
-        None if it is no number, but the interval between samples is known. Raises `ScenarioError`
-        if it is not.
+        A text that is not a number gives None if `interval_s` is known, since the samples are then
+        counted instead.
+
+        Raises
+        ------
+        ScenarioError
+            If the text is not a number and `interval_s` is None.
         """
         if STAMP.fullmatch(stamp):
             self.decimal_comma |= "," in stamp
             return float(stamp.replace(",", "."))
         if interval_s is not None:
-            self.skipped["times that are no numbers, for the interval that was given"] += 1
+            self.skipped["times that are not numbers, because the interval was given"] += 1
             return None
         excerpt = plain(stamp)[:40]
         reason = "this `date` has no %N, as BusyBox's; " if "N" in stamp else ""
@@ -289,7 +294,7 @@ class Moment(NamedTuple):
     Attributes
     ----------
     queue : str
-        What tells the queue from others of the log.
+        What distinguishes the queue from others of the log.
     name : str
         What it is called.
     line : int
@@ -348,7 +353,7 @@ def _tc(log: Log, text: str, interval_s: float | None) -> Iterator[Moment]:
 def _moment(
     log: Log, number: int, time_s: float | None, entry: Mapping[str, Any], occurrences: Counter[str]
 ) -> Moment:
-    """Return an entry of a line; `occurrences` counts those before it, by what tells them apart."""
+    """Return an entry of a line; `occurrences` counts those before it, by queue."""
 
     def value(*keys: str) -> float | None:
         key = next((key for key in keys if entry.get(key) is not None), None)
@@ -475,7 +480,7 @@ def _on_grid(log: Log, rows: Sequence[Moment], interval_s: float | None) -> Queu
     columns: list[list[Floats]] = []
     for part in record.parts:
         part_s = record.times_s[part]
-        # No two samples of a part are far apart, so that the grid has few times more than they.
+        # No two samples of a part are far apart, so the grid has few times more than they.
         grid = np.arange(part_s[0], part_s[-1] + 0.5 * record.step_s, record.step_s)
         both = np.hstack([record.counters[part], gauges[part]])
         even = [np.interp(grid, part_s, column) for column in both.T]

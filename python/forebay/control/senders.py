@@ -25,7 +25,7 @@ class Motion:
     a, b, e, c : array
         Coefficients, with a row for each operating point.
     clocked : array
-        1 where ACKs clock the packets, so that the rate is W/R + W'; 0 where it is W/R.
+        1 where ACKs clock the packets, so the rate is W/R + W'; 0 where it is W/R.
     """
 
     a: Floats

@@ -92,7 +92,7 @@ class StabilityMap:
     measured : LinearModel or None
         Measured model of a law written in Python.
     interrupted : bool
-        True if Ctrl-C ended the simulations, so that the map has none.
+        True if Ctrl-C ended the simulations, so the map has none.
     target_pkts : float
         Set-point in packets, from which simulations measure deviations.
     """

@@ -8,7 +8,7 @@
 - `network.session` is one run of a scenario that waits after each sample, for a caller that steers
   the law itself.
 
-All of them run the packet simulator, so that the same scenario, seed and calls give the same
+All of them run the packet simulator, so the same scenario, seed and calls give the same
 packets, bit by bit.
 
 >>> from forebay.env.network import Network

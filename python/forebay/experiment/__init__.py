@@ -13,7 +13,7 @@ takes it from a file to a result:
   default; the fluid model, the kernel and real links are modules of other rooms that are loaded by
   name.
 - `execution.execute` makes the runs on all cores. It takes finished runs out of the store and adds
-  new ones to it, so that the same experiment returns at once the second time.
+  new ones to it, so the same experiment returns at once the second time.
 - `store.Store` keeps runs as Parquet files, and `store.at` opens one. A run is found by the digest
   of everything that its numbers depend on (`run_rows.configs`); `store_files` makes files appear
   whole or not at all.

@@ -1,6 +1,6 @@
 """Design the parameters of laws with `gains = "auto"`, for the link and the load of each.
 
-Every part that designs a law without being told its gains asks this module: the reader of
+Every part of Forebay that must design the gains of a law asks this module: the reader of
 scenarios, studies, which keep designs in their store, links for real traffic, laws in the kernel,
 tuning, and the studio. `control.fitted_gains` has the method.
 

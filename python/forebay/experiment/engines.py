@@ -185,7 +185,11 @@ class RunningBatch(Protocol):
         """Fail each run that has been under way for longer than `most_s`; called repeatedly."""
 
     def cancel(self) -> None:
-        """End the runs soon and start no further one. May be called again until `done`."""
+        """Tell the runs under way to end, and start no further run.
+
+        The call does not wait for the runs: `done` is true once all of them have ended. Until then
+        it may be repeated, which tells the remaining runs once more.
+        """
 
 
 class Engine(Protocol):
@@ -225,7 +229,7 @@ class Engine(Protocol):
         """Return a digest of what the numbers depend on besides the scenario and Forebay itself.
 
         The store files a run under this version. It is empty if the numbers depend on nothing else,
-        and None if runs are not repeatable, so that they are not stored.
+        and None if runs are not repeatable, so they are not stored.
         """
 
     def start(
@@ -392,7 +396,7 @@ class EndedProgram:
 
     @property
     def is_no_program(self) -> bool:
-        """True if the program is a client that does not exist, so that its run has no traffic."""
+        """True if the program is a client that does not exist, so its run has no traffic."""
         return self.end == "client" and self.status in NOT_THERE
 
 

@@ -501,7 +501,7 @@ def _delays(
     if unknown:
         remarks.append(
             f"There are no pings outside the load ({', '.join(unknown)}): delays are above the "
-            "least ping within it, so that a queue that never empties is not counted."
+            "least ping within it, so a queue that never empties is not counted."
         )
     if shorter:
         remarks.append(

@@ -531,7 +531,7 @@ class Result:
         """Return a row per point, law, link and metric: mean, interval and number of seeds.
 
         `ci95` is half the width of Student's t interval over the seeds. It is NaN for a single
-        seed, and where `alike` is true: then all seeds gave the same value, so that there is no
+        seed, and where `alike` is true: then all seeds gave the same value, so there is no
         spread to estimate.
         """
         rows = [

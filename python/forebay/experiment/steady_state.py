@@ -36,7 +36,7 @@ CONSTANTS = 3.0
 L4S = "l4s"
 #: The warning about a law whose runs do not depend on the seed.
 SAME_RUN = (
-    "all {} seeds gave the same run, so that there is no interval and no test; leave out `start`, "
+    "all {} seeds gave the same run, so there is no interval and no test; leave out `start`, "
     "so that the seed draws the start times of flows"
 )
 #: The most pairs of point and law that are compared with the linear model.
@@ -120,7 +120,7 @@ def _beyond_buffer(point: PointInfo, law: LawInfo) -> str:
         return ""
     return (
         f"its target is {law.target_pkts:.0f} packets at this rate, but the buffer holds "
-        f"{room_pkts:.0f}, so that the queue never reaches the target; use a longer buffer or a "
+        f"{room_pkts:.0f}, so the queue never reaches the target; use a longer buffer or a "
         "smaller target"
     )
 
@@ -207,13 +207,13 @@ def unmarked(point: PointInfo) -> Iterator[str]:
             continue
         if traffic.ecn == "off":
             yield (
-                f"{traffic.label}: its packets are not ECN-capable, so that {traffic.tcp} responds "
+                f"{traffic.label}: its packets are not ECN-capable, so {traffic.tcp} responds "
                 f"only to drops, like {sender['window_law_on_drops']}; set ecn = true or "
                 'ecn = "l4s" in its [[traffic]]'
             )
         elif not any(link.ecn for link in point.links):
             yield (
-                f"{traffic.label}: no link marks packets, so that {traffic.tcp} responds only to "
+                f"{traffic.label}: no link marks packets, so {traffic.tcp} responds only to "
                 f"drops, like {sender['window_law_on_drops']}; set bottleneck.ecn = true"
             )
 
@@ -227,7 +227,7 @@ class SetPoint:
     measured, target : float
         Mean queuing delay and its target in s where the target is a delay; otherwise the mean
         queue and its target in packets. Packets of several sizes make a delay no fixed number of
-        them, so that a delay is compared with a delay.
+        them, so a delay is compared with a delay.
     utilisation : float
         Share of the link that is used; a link that is not full needs no queue.
     steers : bool

@@ -1,6 +1,6 @@
 """The files of a store, in a folder or at any address that fsspec knows, and tables of such files.
 
-A file appears whole or not at all. Its name carries a checksum of its contents, so that a damaged
+A file appears whole or not at all. Its name carries a checksum of its contents, so a damaged
 file is noticed when it is read, moved aside, and never used as a result. A table grows by segments:
 files of rows that never change. Small segments are merged from time to time. Two processes may
 write the same row, and a process may die while it merges; a row that is stored twice counts once,
@@ -256,7 +256,7 @@ class Folder:
         Yields
         ------
         bool
-            False if the lock file cannot be opened, so that there is no lock.
+            False if the lock file cannot be opened, so there is no lock.
         """
         import fcntl
 
@@ -495,7 +495,7 @@ class Segments:
         return table.filter(first & (sound | ~sound.any().over(*self.key)))
 
     def count(self) -> int:
-        """Return the number of rows in all segments, where a row that stands twice counts twice."""
+        """Return the number of rows in all segments, where a row that occurs twice counts twice."""
         return int(self._scan_intact(sorted(self.segments())).select(pl.len()).collect().item())
 
     def _scan_intact(self, names: list[str]) -> pl.LazyFrame:

@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def alike(self) -> bool:
-        """True if several seeds all gave this very value, so that there is no interval."""
+        """True if several seeds all gave this very value, so there is no interval."""
         return self.seeds > 1 and math.isnan(self.half_width)
 
 
@@ -276,7 +276,7 @@ class RunTable:
             self.rows.select("law", *by, self.replicate, pl.col(metrics).cast(pl.Float64))
             .unpivot(metrics, index=keys[1:], variable_name=METRIC, value_name=VALUE)
             .filter(pl.col(VALUE).is_not_nan())
-            # group_by(...).mean() adds partial sums of threads in an order that varies, so that
+            # group_by(...).mean() adds partial sums of threads in an order that varies, so
             # its last bit differs from call to call; the mean of a list does not.
             .group_by(keys)
             .agg(VALUE)

@@ -1,7 +1,7 @@
 """The fluid model: windows of TCP and queues as delay-differential equations.
 
 The equations are those of Misra, Gong and Towsley (2000), or of another sender. The law in them is
-the same object that the packet simulator runs, so that a law needs no second description.
+the same object that the packet simulator runs, so a law needs no second description.
 
 - `engine` has the parts of a model (`Bottleneck`, `Class`, `Change`, `Model`) and `Fluid`, the
   engine that runs scenarios.

@@ -358,7 +358,7 @@ def _smooth(line: Line) -> Floats:
 #: The natural frequencies (rad/s) and damping ratios from which fits start.
 STARTS = tuple((w, z) for w in (0.3, 0.8, 2.0) for z in (0.1, 0.4, 0.9))
 
-#: Damping ratio above which the overshoot is below 5 %, so that a period means little.
+#: Damping ratio above which the overshoot is below 5 %, so a period means little.
 SWINGS = 0.7
 
 
@@ -486,7 +486,7 @@ def _second_order(
 ) -> tuple[float, float]:
     """Return natural frequency (rad/s) and damping ratio of the least-squares fit.
 
-    The two amplitudes and the offset are linear, so that only frequency and damping are searched.
+    The two amplitudes and the offset are linear, so only frequency and damping are searched.
     """
 
     def cost(log: Floats) -> float:

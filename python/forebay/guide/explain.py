@@ -94,7 +94,7 @@ def find(text: str) -> list[Entry]:
         exact = [entry for entry in matches if "." in plain and _plain(entry.path) == plain]
         if matches:
             return exact or matches
-    # As `--set` names it: of the first traffic, or of one by its kind or label.
+    # A key as `--set` names it: of the first traffic, or of the traffic with a kind or label.
     table, _, rest = plain.partition(".")
     if table in ("traffic", "link") and "." in rest:
         with suppress(ScenarioError):
@@ -201,7 +201,7 @@ def _section(part: str, kinds: list[str]) -> str:
 
 
 def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
-    # They name the experiment, or choose what other keys there are.
+    # These keys name the experiment, or determine which other keys it has.
     if name in {"title", "source", "name", "kind", "label"} or part == "at":
         return ""
     inside = {"": "", "bottleneck": "bottleneck.", "link": "link.0.", "law": "law.0."}

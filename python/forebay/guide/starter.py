@@ -50,7 +50,7 @@ LIMIT = "limit"
 
 @dataclass(frozen=True)
 class Starter:
-    """A scenario, and what its reader must know of how it was made."""
+    """A scenario, and what a reader must know about its origin."""
 
     text: str
     notes: list[str] = field(default_factory=list)

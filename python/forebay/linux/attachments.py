@@ -28,18 +28,18 @@ from forebay.linux.programs import CLASSIFIER, FRONTS, QDISC, KernelError, answe
 from forebay.linux.records import Attached, RecordProblem
 from forebay.scenario import router
 
-#: Of a buffer that is not given, as `forebay link` has it.
+#: The size of a buffer for which no size is given, as in `forebay link`.
 BUFFER = "250p"
-#: A law without a clock is looked at so often, for the statistics.
+#: Time between two looks at a law without a clock, for the statistics.
 WATCHED_NS = 10_000_000
 #: Bits of a rate in bytes per nanosecond: FB_RATE of fixed.h.
 RATE_BITS = 56
-#: The shaper sends so much at once, at least two packets.
+#: The shaper's burst as a time at its rate; a burst has at least two packets.
 BURST_S = 0.001
-#: The qdiscs, by a function of theirs and the module that may have it.
+#: Each qdisc by one of its functions, and the module that may have this function.
 SHAPER = ("tbf_enqueue", "sch_tbf")
 OWN_QDISC = ("bpf_qdisc_init_prologue", "bpf_qdisc")
-#: What bpftool says of a qdisc that the kernel knows: the number of a program of it.
+#: What bpftool prints about a qdisc that the kernel knows: the number of one of its programs.
 ENQUEUES = re.compile(r"\benqueue/prog_id:(\d+)")
 
 
@@ -715,7 +715,7 @@ def _detach_without_record(device: str) -> Detached:
     for problem in records.read()[1]:
         if problem.file.name == f"{ifindex}@{namespaces.cookie()}.json" and not problem.later:
             problem.remove()
-    note = "its record was lost, so that the kernel's default qdisc was given to the device"
+    note = "its record was lost, so the kernel's default qdisc was given to the device"
     return Detached(device, "", [note] if present.shaper else [])
 
 

@@ -2,7 +2,7 @@
 
 The options of a qdisc are saved as the bytes that the kernel reports (rtnetlink(7)), so that no
 option is lost, such as the peak rate, overhead, link layer and exact burst of a tbf, or its child.
-Not every qdisc accepts its own report, so that the restoration is rehearsed in a new network
+Not every qdisc accepts its own report, so the restoration is rehearsed in a new network
 namespace before anything is replaced.
 """
 
@@ -40,7 +40,7 @@ class DeviceQdisc:
     kind : str
         Name of the qdisc, such as "tbf".
     handle, parent : int
-        Its number and that of the class it stands in; `ROOT` for the root.
+        Number of the qdisc, and number of the class above it; `ROOT` for the root.
     options : str
         Its options, as hexadecimal bytes.
     """

@@ -251,7 +251,7 @@ def first_preference(name: str) -> int:
     preference = min([PREFERENCE, *(number - 1 for number in preferences)])
     if preference < 1:
         raise ScenarioError(
-            f"attach: a filter of {shown(name)} has preference 1 at egress, so that a law behind "
+            f"attach: a filter of {shown(name)} has preference 1 at egress, so a law behind "
             f"it might see no packets; give that filter a higher preference (`tc filter show dev "
             f"{quoted(name)} egress`)"
         )

@@ -142,7 +142,7 @@ def _priority() -> Capability:
     return Capability(
         name,
         "partly",
-        "SCHED_FIFO is not allowed, so that links are late when the machine is busy",
+        "SCHED_FIFO is not allowed, so links are late when the machine is busy",
         "`ulimit -r 10` as root before, `LimitRTPRIO=10` in systemd, `USER - rtprio 10` in "
         "/etc/security/limits.conf, or for a container `--ulimit rtprio=10`",
     )
@@ -203,7 +203,7 @@ def queue(device: str) -> Capability:
         return Capability(
             name,
             "no",
-            "the device has no queue, so that no packets wait there",
+            "the device has no queue, so no packets wait there",
             f"shape the device, or find the slower link; for example `tc qdisc replace dev "
             f"{device} root tbf rate 100mbit burst 10kb latency 100ms`",
         )

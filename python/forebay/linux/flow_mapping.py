@@ -70,12 +70,12 @@ class Program:
     traffic: int
     client: str
     server: str | None
-    #: What their folder has; the scenario's own where there is nothing.
+    #: Files that the programs find in their folder; without any, it is the folder of the scenario.
     files: Sequence[str]
-    #: Settings of their hosts.
+    #: Settings of the hosts on which the programs run.
     sysctls: Sequence[tuple[str, str]]
     start_s: float
-    #: Earliest and latest.
+    #: The earliest and the latest stop.
     stop_s: tuple[float, float]
 
 

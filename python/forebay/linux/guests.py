@@ -163,13 +163,13 @@ TOOL_PROGRAMS = ("ip", "tc", "ss")
 LOADER = "ld-linux-x86-64.so.2"
 #: Parts of a kernel's source that User-mode Linux is not built of; each has its Kconfig.
 UNNEEDED = ("Documentation", "samples", "tools/testing", "drivers/gpu", "drivers/media", "sound")
-#: Lines that a build prints, about: what progress is measured against.
+#: About as many lines as a build prints, of which its progress is a share.
 BUILD_LINES = 1100
 #: Ticks of the guest's clock in a second; timers of TCP and PIE are rounded to them.
 HZ = 1000
 #: Lines of a failed command that its error shows.
 LAST_LINES = 3
-#: Lines of a source file that a build needs otherwise: file, before, after.
+#: Lines of source files that a build changes: the file, the line before, the line after.
 HZ_BEFORE = re.compile(r"(^config HZ\n(?:.*\n)*?\s+default )100$", re.MULTILINE)
 RANDOM_BEFORE = "\treturn getrandom(buf, len, flags);\n"
 CALLS_BEFORE = "void handle_syscall(struct uml_pt_regs *r)\n"
@@ -329,7 +329,7 @@ def _call(words: list[str], where: Path, line: Callable[[], None] | None = None)
     if status != 0:
         lines = [text.strip() for text in output if text.strip()]
         errors = [text for text in lines if re.search(r"error|E:|fail|No space", text, re.I)]
-        # Make repeats at its end that something failed; what did stands before.
+        # The last lines of make only repeat that something failed; the cause is in earlier lines.
         causes = [text for text in errors if not text.startswith("make")]
         last = (causes or errors or lines)[-LAST_LINES:]
         raise SetupError(f"{Path(words[0]).name} failed: {' | '.join(last) or status}")

@@ -204,10 +204,10 @@ class GuestRun:
     samples: bool
     #: Folder of the scenario, where programs run.
     scenario: Path
-    #: Name of the run's files, and where they go; None where it leaves none.
+    #: Name of the run's files, and their folder; None if the run leaves no files.
     name: str = ""
     keep: ExtrasFolder | None = None
-    #: True for a queue of ours, also where the kernel has the law.
+    #: True for a queue of Forebay's, even if the kernel has the law.
     ours: bool = False
     cancelled: bool = False
     #: What a reader must know of the run.

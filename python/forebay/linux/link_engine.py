@@ -2,7 +2,7 @@
 
 A run takes as long as its scenario says, on this machine alone, and is void where the machine was
 too busy; it is then repeated a few times, and in the end counts as void, with a warning. No two
-runs are alike, so that none is stored.
+runs are alike, so none is stored.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Attempt:
 
     observed: Observed
     void: list[str]
-    #: What its programs did that a reader must know of, and what they left.
+    #: What a reader must know of the programs of the run, and the files that they left.
     remarks: Sequence[Remark] = ()
     extras: Extras | None = None
 
@@ -285,7 +285,7 @@ class RealRuns:
 
 
 class _UnderWay:
-    """Links that are up; an interrupted thread ends those of the others."""
+    """Links that are up; an interrupted thread also ends the links of other threads."""
 
     def __init__(self) -> None:
         self._links: set[Emulator] = set()

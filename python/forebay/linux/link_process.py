@@ -91,7 +91,7 @@ class Emulator:
         try:
             # Not up to the end of the pipe: what holds the namespaces is a fork that has it, too.
             with os.fdopen(ready_read, "rb") as ready:
-                #: How others enter its namespaces.
+                #: How other processes enter the namespaces of the link.
                 self.up: LinkReady = pickle.load(ready)
         except EOFError:
             self.wait()
@@ -114,8 +114,8 @@ class Emulator:
 
     def end(self) -> None:
         """End the link soon, with all that runs in it, also from a thread that does not wait."""
-        # Closing would not do where a fork of this process has the socket, too. One that is closed
-        # is of a link that has ended.
+        # Closing would not end the connection if a fork of this process has the socket, too.
+        # A socket that is closed already belongs to a link that has ended.
         with suppress(OSError):
             self._stop.shutdown(socket.SHUT_RDWR)
 

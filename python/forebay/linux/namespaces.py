@@ -14,7 +14,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-#: Of a socket (include/uapi/asm-generic/socket.h).
+#: Option of a socket (include/uapi/asm-generic/socket.h).
 SO_NETNS_COOKIE = 71
 CLONE_NEWNET = 0x40000000
 #: Folder of the namespaces of `ip netns add`.

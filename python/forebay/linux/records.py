@@ -1,7 +1,7 @@
 """What is attached on this machine: a file for each device with what `attach` did to it.
 
 The law itself is held by its device and needs no file. The files are root's alone: their folder is
-checked before anything in it is believed, and each file is read by itself, so that one that is
+checked before anything in it is believed, and each file is read by itself, so one that is
 damaged, or of a later version, concerns no other device.
 """
 
@@ -26,11 +26,11 @@ from forebay._base import registries
 from forebay._native import ScenarioError
 from forebay.linux.device_qdiscs import DeviceQdisc
 
-#: Gone with the last law, and with the machine's next start.
+#: This folder goes with the last law, and with the machine's next start.
 RUN = Path("/run/forebay")
 ATTACHED = RUN / "attached"
 LOCK = "lock"
-#: Of the files; a later one is left alone.
+#: Version of the files; a file of a later version is left alone.
 VERSION = 2
 #: How long a command waits for another one before it says so, and how often it looks.
 QUIET_S, LOOKS_S = 1.0, 0.05
@@ -363,7 +363,7 @@ def tidy() -> None:
     """Remove what the last law leaves; call it with the lock held."""
     with suppress(FileNotFoundError):
         for file in ATTACHED.iterdir():
-            # Of a command that was killed while it wrote.
+            # A file of a command that was killed while it wrote.
             if file.name.startswith("."):
                 file.unlink(missing_ok=True)
         if not any(ATTACHED.iterdir()):
@@ -389,7 +389,7 @@ def _is_trusted(folder: Path) -> bool:
         return False
     if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
         raise ScenarioError(
-            f"{folder}: users other than root can write there, so that its records are not used; "
+            f"{folder}: users other than root can write there, so its records are not used; "
             f"remove laws by hand if there are any, then the folder: `rm -r {folder}`"
         )
     return True

@@ -27,8 +27,8 @@ BACKLOG = 1024
 INFO_BYTES, ACKED_AT = 128, 120
 #: Packets that a sender of a known size hands to the kernel at once.
 CHUNK_PACKETS = 64
-#: Data of a mouse that the kernel holds beyond what it has sent, so that little is left to send
-#: when the mouse closes; the simulator's sends nothing after that.
+#: Most unsent packets of a mouse that the kernel holds. The kernel still sends them after the mouse
+#: has ended; a mouse of the simulator then sends nothing.
 UNSENT_PACKETS = 2
 #: Python's module has no name for it; include/uapi/linux/tcp.h.
 TCP_NOTSENT_LOWAT = 25
@@ -45,10 +45,10 @@ class _Group:
 class Mice(_Group):
     """Flows that send without end for an exponential time, and are silent for another."""
 
-    #: Means.
+    #: Means of both times.
     on_s: float
     off_s: float
-    #: Of the server that it sends to.
+    #: Port of the server that these flows send to.
     port: int
 
 
@@ -57,13 +57,13 @@ class Web(_Group):
     """Sessions that ask for objects at Poisson times, each sent over a new connection."""
 
     requests_per_s: float
-    #: Most at one time, all sessions together; a request beyond them is lost.
+    #: Most connections of all sessions at one time; a request beyond them is lost.
     connections: int
     #: P(size > x) = (1 + x/scale)^−shape, rounded up to whole packets.
     shape: float
     scale_bytes: float
     payload_bytes: int
-    #: Of the server that it is sent to.
+    #: Port of the server that the objects are sent to.
     port: int
 
 
@@ -144,7 +144,7 @@ class Client:
         #: On the loop's clock.
         self._zero_s = asyncio.get_running_loop().time() + zero_s - time.time()
         self._open: set[socket.socket] = set()
-        #: Of connections that are closed.
+        #: Bytes that were acknowledged on connections that are closed.
         self._acked_bytes = 0
         self._ended_s: list[float] = []
 

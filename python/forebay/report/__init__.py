@@ -1,7 +1,7 @@
 """Figures, pages, and tables for terminals and notebooks.
 
 Results come in from other rooms, and words and pictures are made here. A module that draws loads
-matplotlib, so that other rooms import it only in the method that draws.
+matplotlib, so other rooms import it only in the method that draws.
 
 A figure is data first. A function such as `over_time.queue` computes a `sheet.Sheet`: panels of
 curves and bands on labelled axes.

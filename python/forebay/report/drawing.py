@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from forebay.report import parts, style
-from forebay.report.plot import Plot, styled
-from forebay.report.sheet import Curve, Floats, Sheet, Timeline
+from forebay.report import parts, style, sweep_drawing
+from forebay.report.plot import Plot, Rendered, styled
+from forebay.report.sheet import Curve, Dots, Drawing, FigureData, Floats, Maps, Sheet, Timeline
 from forebay.report.style import STYLE
 
 if TYPE_CHECKING:
@@ -28,7 +29,39 @@ ROOM_FOR_LEGEND, LETTERS_OF_KEY = 60, 8
 
 
 @styled
-def draw(sheet: Sheet) -> Plot:
+def draw(content: FigureData) -> Plot:
+    """Return the figure of its contents."""
+    if isinstance(content, Maps):
+        return sweep_drawing.maps(content)
+    if isinstance(content, Dots):
+        return sweep_drawing.dots(content)
+    return content.draw() if isinstance(content, Drawing) else _of_sheet(content)
+
+
+def rendered(content: FigureData, file: str, name: str, style_name: str) -> Rendered:
+    """Return the files and the <svg> element of a figure; a process of `drawing_pool` calls it.
+
+    Parameters
+    ----------
+    content : FigureData
+        The figure as data.
+    file : str
+        Name of the files without their suffix; empty for none.
+    name : str
+        Name of the figure for a screen reader.
+    style_name : str
+        Style of the figure.
+    """
+    style.use(style_name)
+    # A figure makes so many objects that the garbage collector would search all others often.
+    gc.disable()
+    try:
+        return draw(content).rendered(file, name)
+    finally:
+        gc.enable()
+
+
+def _of_sheet(sheet: Sheet) -> Plot:
     """Return the figure of a sheet."""
     if sheet.timeline:
         return _over_time(sheet, sheet.timeline)
@@ -62,6 +95,9 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
         squeeze=False,
         gridspec_kw={"width_ratios": widths},
     )
+    # With known limits, nothing searches the curves for them.
+    grid[0][0].set_xlim(sheet.x.range)
+    grid[0][0].set_ylim(sheet.y.range)
     for panel, (curve_axes, *histogram_axes) in zip(sheet.panels, grid, strict=True):
         title = panel.title
         if histogram_axes:
@@ -77,11 +113,14 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
             curve_axes.axvline(change, **parts.CHANGE)
         curve_axes.set_title(title)
         curve_axes.yaxis.set_major_locator(MaxNLocator(4))
+    # Ticks take most of the time of a drawing.
+    for axes in grid.flat:
+        parts.Grid(axes)
+    for axis in [axes.yaxis for axes in grid[:, 1:].flat] + [axes.xaxis for axes in grid[:-1].flat]:
+        axis.set_visible(False)
     # The place of a label without text does not matter; to find one takes 6 % of the drawing.
-    for axis in [axes.yaxis for axes in grid.flat] + [axes.xaxis for axes in grid[:-1].flat]:
-        axis.set_label_coords(0, 0)
-    grid[0][0].set_xlim(sheet.x.range)
-    grid[0][0].set_ylim(sheet.y.range)
+    for axes in grid[:, 0]:
+        axes.yaxis.set_label_coords(0, 0)
     grid[-1][0].set_xlabel(sheet.x.heading)
     if sheet.bins:
         grid[-1][1].set_xlabel(f"Share{'' if style.printed() else f' of {sheet.counted}'} [%]")
@@ -187,12 +226,12 @@ def _histogram(axes: Axes, sheet: Sheet, time: Timeline, series: Sequence[Curve]
     ]
     values = np.concatenate(inside).astype(float)
     values = values[~np.isnan(values)]
-    axes.hist(
-        values,
-        bins=list(bins),
-        weights=np.full(len(values), 100 / max(1, len(values))),
+    counts, edges = np.histogram(values, bins)
+    axes.stairs(
+        100 * counts / max(1, len(values)),
+        edges,
         orientation="horizontal",
-        histtype="stepfilled",
+        fill=True,
         color=style.colour(series[0].look),
     )
     if len(series) > 1:
@@ -291,9 +330,9 @@ def _alone(sheet: Sheet) -> Plot:
     axes = figure.subplots()
     series = sheet.panels[0].series
     if not style.printed():
-        longest = max((len(curve.label) for curve in series), default=0)
-        right = 1 - min(0.3, 0.06 + 0.0075 * longest)
+        right = _left_of_legend([curve.label for curve in series])
         figure.subplots_adjust(left=0.092, right=right, top=0.965, bottom=0.14)
+    parts.Grid(axes)
     for curve in series:
         _steps(axes, curve)
     percent_scale(axes, sheet.y.least or 0.0)
@@ -302,6 +341,11 @@ def _alone(sheet: Sheet) -> Plot:
     if series:
         parts.legend_beside(axes)
     return figure
+
+
+def _left_of_legend(labels: Sequence[str]) -> float:
+    """Return the right end of panels, as a share of the width, next to a legend on a screen."""
+    return 1 - min(0.3, 0.06 + 0.0075 * max(map(len, labels), default=0))
 
 
 def percent_scale(axes: Axes, least: float) -> None:
@@ -316,6 +360,8 @@ def percent_scale(axes: Axes, least: float) -> None:
     """
     axes.set_yscale("log")
     axes.set_ylim(least, 150)
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0), numticks=99))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g} %"))
     axes.set_xlim(left=0)
 
@@ -329,6 +375,7 @@ def _shares(sheet: Sheet) -> Plot:
     last = len(panels) - min(COLUMNS, len(panels))
     by_law = any("law" in curve.tags for panel in sheet.panels for curve in panel.series)
     for place, (axes, panel) in enumerate(zip(panels, sheet.panels, strict=True)):
+        parts.Grid(axes)
         for curve in panel.series:
             _steps(axes, curve)
         axes.set_title(panel.title)
@@ -355,9 +402,24 @@ def _shares(sheet: Sheet) -> Plot:
 
 def _over_sweep(sheet: Sheet) -> Plot:
     """Return a figure with one row per panel, of curves with marks in bands that are intervals."""
-    figure = Plot(figsize=(10, 0.7 + 2.6 * len(sheet.panels)), layout="constrained")
-    grid = figure.subplots(len(sheet.panels), 1, sharex=True, squeeze=False)
+    rows = len(sheet.panels)
+    # The layout engine of matplotlib takes as long as the drawing.
+    figure = Plot(figsize=(10, 0.7 + 2.6 * rows), layout="constrained" if style.printed() else None)
+    grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
+    if not style.printed():
+        labels = [curve.label for curve in sheet.panels[0].series if curve.y is not None]
+        height = figure.get_figheight()
+        figure.subplots_adjust(
+            left=0.085,
+            right=_left_of_legend(labels),
+            top=1 - 0.1 / height,
+            bottom=0.55 / height,
+            hspace=0.1,
+        )
+        for axes in grid[:-1].flat:
+            axes.xaxis.set_visible(False)
     for (axes,), panel in zip(grid, sheet.panels, strict=True):
+        parts.Grid(axes)
         for curve in panel.series:
             look = {"linestyle": style.dash(curve.look), "marker": style.marker(curve.look)}
             _draw(axes, curve, **look, markersize=4, label=curve.label)

@@ -12,7 +12,7 @@ from forebay._base.errors import ParameterError
 from forebay._base.registries import title_of
 from forebay._base.words import one_of
 from forebay.experiment import descriptions
-from forebay.report import drawing, over_time, style, sweeps
+from forebay.report import over_time, style, sweeps
 from forebay.report.sheet import Curve, Floats, Panel, Scale, Sheet
 
 if TYPE_CHECKING:
@@ -347,7 +347,8 @@ def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
     """
     if kind not in KINDS and kind not in sweeps.OVERVIEWS:
         raise ParameterError("kind", kind, one_of([*KINDS, *sweeps.OVERVIEWS], kind))
+    from forebay.report import drawing
+
     if kind in KINDS:
         return drawing.draw(KINDS[kind].sheet(result, point, link))
-    overview = sweeps.content(result, kind)
-    return drawing.draw(overview) if isinstance(overview, Sheet) else overview
+    return drawing.draw(sweeps.content(result, kind))

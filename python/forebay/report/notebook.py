@@ -68,8 +68,8 @@ def image(figure: Plot, name: str) -> str:
 
 def summary(result: Result) -> str:
     """Return the tables of a result and its first figure as HTML."""
-    overviews, by_point = pages.page_figures(result)
-    figures = [*next(iter(by_point.values()), []), *overviews][:1]
+    every = pages.report_figures(result)
+    figures = [*next(iter(every.by_point.values()), []), *every.overviews][:1]
     images = [image(figure.plot(), figure.title) for figure in figures]
     points = list(result.points())
     page = templates.html(

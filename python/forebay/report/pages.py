@@ -16,18 +16,23 @@ from forebay._base import quantities, words
 from forebay._base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay._base.progress import Progress
 from forebay._base.publication import publication, write
+from forebay._base.worker_process import WorkerError
 from forebay.experiment import descriptions
-from forebay.report import tables
+from forebay.report import over_time, sweeps, tables
 from forebay.report.answers import answers, describe
-from forebay.report.sheet import FIGURES, Sheet
+from forebay.report.kinds import KINDS
+from forebay.report.sheet import FIGURES, FigureData
 from forebay.report.tables import Differences
 from forebay.report.templates import html
 
 if TYPE_CHECKING:
-    from forebay._native import PointInfo
+    from concurrent.futures import Future
+
+    from forebay._native import Plan, PointInfo
     from forebay.experiment.result import Result
+    from forebay.report.drawing_pool import DrawingPool
     from forebay.report.moving import MovingFigures
-    from forebay.report.plot import Plot
+    from forebay.report.plot import Plot, Rendered
     from forebay.report.tables import Table
 
 
@@ -39,7 +44,7 @@ class PageFigure:
     ----------
     name : str
         Name of the file without its suffix.
-    make : Callable[[], Sheet | Plot]
+    make : Callable[[], FigureData | Plot]
         A function that makes the figure.
     title : str
         Title above the figure.
@@ -49,34 +54,53 @@ class PageFigure:
         Name of the point that the figure shows; empty if there is only one point.
     svg : str, default ''
         The drawn figure; empty before it is drawn, and if the page has no room for it.
+    drawn : Future[Rendered], optional
+        The figure that a process draws.
     """
 
     name: str
-    make: Callable[[], Sheet | Plot]
+    make: Callable[[], FigureData | Plot]
     title: str
     caption: str = ""
     where: str = ""
     svg: str = ""
+    drawn: Future[Rendered] | None = None
 
     @cached_property
-    def content(self) -> Sheet | Plot:
-        """The figure as a sheet, or as a plot if it is not a sheet."""
+    def content(self) -> FigureData | Plot:
+        """The figure as data, or as a plot."""
         return self.make()
 
+    @property
+    def label(self) -> str:
+        """The name of the figure for a screen reader."""
+        return ", ".join(filter(None, [self.title, self.where]))
+
     def plot(self) -> Plot:
-        """Return the figure as a static figure."""
+        """Return the figure, drawn in this process."""
         from forebay.report import drawing
 
-        return drawing.draw(self.content) if isinstance(self.content, Sheet) else self.content
+        content = self.content
+        return drawing.draw(content) if isinstance(content, FigureData) else content
+
+    def begin(self, pool: DrawingPool) -> None:
+        """Let a process draw the figure, if it is data and the pool has processes."""
+        if isinstance(self.content, FigureData):
+            self.drawn = pool.render(self.content, self.name, self.label)
 
     def render(self, room: float = math.inf) -> dict[str, bytes]:
-        """Draw the figure and return its files by name.
+        """Draw the figure, or wait until it is drawn, and return its files by name.
 
         `svg` is kept if it has at most `room` letters.
         """
-        label = ", ".join(filter(None, [self.title, self.where]))
-        files, svg = self.plot().rendered(self.name, label)
-        self.svg = svg if len(svg) <= room else ""
+        try:
+            files, svg = (
+                self.drawn.result() if self.drawn else self.plot().rendered(self.name, self.label)
+            )
+        except WorkerError:
+            # The process was killed, for example for lack of memory.
+            files, svg = self.plot().rendered(self.name, self.label)
+        self.svg, self.drawn = svg if len(svg) <= room else "", None
         del self.content
         return files
 
@@ -88,6 +112,8 @@ def render_all(
     room: float = math.inf,
 ) -> None:
     """Draw figures into files of a folder, and into their `svg`.
+
+    Those that a process does not draw already are drawn here.
 
     Parameters
     ----------
@@ -200,17 +226,44 @@ class Section:
     figures: list[PageFigure]
 
 
-def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
-    """Return the figures of a result.
+@dataclass(frozen=True)
+class ReportFigures:
+    """The figures of a result's report.
 
-    Returns
-    -------
-    tuple[list[PageFigure], dict[int, list[PageFigure]]]
-        The figures over all points, preceded by the queue at a glance, and those of each point by
-        its index. A sweep of more than `MOST_SECTIONS` points has none of single points.
+    Attributes
+    ----------
+    overviews : list[PageFigure]
+        The figures over all points, preceded by the queue at a glance.
+    by_point : dict[int, list[PageFigure]]
+        The figures of each point by its index; empty for a sweep of more than `MOST_SECTIONS`
+        points.
     """
-    from forebay.report import sweeps
 
+    overviews: list[PageFigure]
+    by_point: dict[int, list[PageFigure]]
+
+    @property
+    def every(self) -> list[PageFigure]:
+        """All figures, in the order of the page."""
+        return [
+            *self.overviews,
+            *(figure for of_point in self.by_point.values() for figure in of_point),
+        ]
+
+    def begin(self, pool: DrawingPool) -> None:
+        """Let the processes of a pool draw the figures."""
+        for figure in self.every:
+            figure.begin(pool)
+
+
+def figure_count(plan: Plan) -> int:
+    """Return about how many figures the report of a plan will have."""
+    points = len(plan.points)
+    return len(sweeps.OVERVIEWS) + 1 + (4 * points if points <= MOST_SECTIONS else 0)
+
+
+def report_figures(result: Result) -> ReportFigures:
+    """Return the figures of a result's report, which are not drawn yet."""
     overviews = [
         PageFigure(kind, partial(sweeps.content, result, kind), *sweeps.caption(result, kind))
         for kind in sweeps.OVERVIEWS
@@ -220,13 +273,11 @@ def page_figures(result: Result) -> tuple[list[PageFigure], dict[int, list[PageF
     by_point = {
         i: list(_of_point(result, i, point)) for i, point in result.points() if not is_sweep(result)
     }
-    return overviews, by_point
+    return ReportFigures(overviews, by_point)
 
 
 def _glance(result: Result) -> Iterator[PageFigure]:
     """Yield the queue of every law at the first point that carried traffic, in one panel."""
-    from forebay.report import over_time
-
     for i, point in result.points():
         if not _is_quiet(result, i, 0):
             where = descriptions.point(point) or point.label if len(result.plan.points) > 1 else ""
@@ -241,8 +292,6 @@ def _glance(result: Result) -> Iterator[PageFigure]:
 
 def _of_point(result: Result, i: int, point: PointInfo) -> Iterator[PageFigure]:
     """Yield the figures of a point, without links that have nothing to show."""
-    from forebay.report.kinds import KINDS
-
     several = len(result.plan.points) > 1
     where = (descriptions.point(point) or point.label) if several else ""
     busy = [link for link in range(len(point.links)) if not _is_quiet(result, i, link)]
@@ -275,24 +324,19 @@ def is_sweep(result: Result) -> bool:
     return len(list(result.points())) > MOST_SECTIONS
 
 
-def page_values(
-    result: Result,
-    overviews: list[PageFigure],
-    by_point: dict[int, list[PageFigure]],
-    moving: MovingFigures,
-) -> dict[str, Any]:
+def page_values(result: Result, figures: ReportFigures, moving: MovingFigures) -> dict[str, Any]:
     """Return the values of the template of a result's report.
 
     Parameters
     ----------
     result : Result
         The result.
-    overviews, by_point
-        The figures, as `page_figures` returns them.
+    figures : ReportFigures
+        The figures.
     moving : MovingFigures
         The numbers of interactive figures.
     """
-    plan, sweep = result.plan, is_sweep(result)
+    plan, sweep, overviews = result.plan, is_sweep(result), figures.overviews
     glance = [figure for figure in overviews if figure.name == GLANCE]
     return {
         "title": plan.title or result.experiment.path,
@@ -308,7 +352,7 @@ def page_values(
         "class_metrics": list(CLASS_METRICS.values()),
         "traffic_metrics": list(TRAFFIC_METRICS.values()),
         "warnings": descriptions.warnings(result),
-        "sections": [] if sweep else list(_sections(result, by_point)),
+        "sections": [] if sweep else list(_sections(result, figures.by_point)),
         "overview": tables.points_table(result) if len(list(result.points())) > 1 else None,
         "seeds": result.seeds,
         "overall": Differences.of(result.overall_differences, {}) if sweep else None,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullFormatter
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from forebay.report.style import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.backend_bases import RendererBase
     from matplotlib.colors import Colormap
 
 #: The looks of the limit of stability, of set-points, of times outside the metrics, and of changes.
@@ -79,6 +81,42 @@ def small_multiples(
         if sharex and place < count <= place + column_count:
             axes.tick_params(labelbottom=True)
     return figure, panels[:count]
+
+
+class Grid(LineCollection):
+    """The grid of a panel, which is drawn as one collection of lines and not with each tick.
+
+    It follows the ticks of the panel. A panel whose axis is not visible has a grid, too, so that
+    panels with common axes need ticks only at the edge of the figure.
+
+    Parameters
+    ----------
+    axes : Axes
+        The panel.
+    """
+
+    def __init__(self, axes: Axes) -> None:
+        super().__init__(
+            [], colors=STYLE["grid.color"], linewidths=STYLE["grid.linewidth"], zorder=0.5
+        )
+        axes.grid(visible=False)
+        axes.add_collection(self, autolim=False)
+        self.set_transform(axes.transAxes)
+        self.set_in_layout(False)
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the grid at the present ticks."""
+        axes = self.axes
+        assert axes is not None
+        to_axes = axes.transScale + axes.transLimits
+        (x_start, x_end), (y_start, y_end) = axes.get_xlim(), axes.get_ylim()
+        columns = [(x, y_start) for x in axes.xaxis.get_majorticklocs() if x_start <= x <= x_end]
+        lines = [(x_start, y) for y in axes.yaxis.get_majorticklocs() if y_start <= y <= y_end]
+        places = to_axes.transform([*columns, *lines, (x_start, y_start)])
+        upright = [((x, 0.0), (x, 1.0)) for x, _ in places[: len(columns)]]
+        level = [((0.0, y), (1.0, y)) for _, y in places[len(columns) : -1]]
+        self.set_segments([*upright, *level])
+        super().draw(renderer)
 
 
 def is_narrow(figure: Plot) -> bool:
@@ -251,27 +289,6 @@ def telling_scale(axes: Axes, values: Sequence[float]) -> None:
     axes.ticklabel_format(axis="y", useOffset=False)
 
 
-def interval_within(mean: Any, half: Any, *, percent: bool) -> NDArray[np.float64]:
-    """Return how far an interval extends below and above each mean, as two rows.
-
-    No quantity here is negative, and a share is at most 100 %: the part of Student's interval
-    beyond these limits is cut off.
-
-    Parameters
-    ----------
-    mean : Any
-        The means.
-    half : Any
-        Half the widths of the intervals; NaN for none.
-    percent : bool
-        True if the values are shares in %.
-    """
-    mean, half = np.asarray(mean, float), np.nan_to_num(np.asarray(half, float))
-    below = np.minimum(half, np.maximum(mean, 0.0))
-    above = np.minimum(half, np.maximum(100.0 - mean, 0.0)) if percent else half
-    return np.array([below, above])
-
-
 def dots(
     axes: Axes,
     x: Any,
@@ -333,21 +350,6 @@ def named_places(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xticks(range(len(names)), names)
 
 
-def group_offset(rank: int, count: int, room: float = 0.8) -> float:
-    """Return the offset of a mark from the middle of its position.
-
-    Parameters
-    ----------
-    rank : int
-        Index of the mark.
-    count : int
-        Number of marks at the position.
-    room : float, default 0.8
-        Width that the marks share.
-    """
-    return (rank - (count - 1) / 2) * room / max(1, count)
-
-
 def wide_norm(values: NDArray[np.float64]) -> Normalize:
     """Return a scale of colours, which is logarithmic if the values span a wide range."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -367,6 +369,7 @@ def heat_maps(
     places: Callable[[Axes], None],
     colours: str | Colormap = "cividis",
     shrink: float = 0.9,
+    **bar: Any,
 ) -> Any:
     """Draw tables of cells as colours, and return the colour bar.
 
@@ -390,13 +393,15 @@ def heat_maps(
         Map of the colours.
     shrink : float, default 0.9
         Height of the colour bar relative to the figure.
+    **bar : Any
+        Further options of the colour bar.
     """
     for axes, table, title in zip(panels, tables, titles, strict=True):
         mesh = axes.pcolormesh(table, cmap=colours, norm=norm)
         axes.set_title(title)
         axes.grid(visible=False)
         places(axes)
-    return figure.colorbar(mesh, ax=list(figure.axes), label=label, shrink=shrink)
+    return figure.colorbar(mesh, ax=list(figure.axes), label=label, shrink=shrink, **bar)
 
 
 def bode_panels(title: str) -> tuple[Plot, Axes, Axes]:

@@ -27,6 +27,10 @@ MOST_PX = 1000
 
 
 P = ParamSpec("P")
+#: Settings of matplotlib by which a figure without a layout engine gets none.
+NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
+#: The files of a figure by name, and its <svg> element.
+Rendered = tuple[dict[str, bytes], str]
 
 
 class Plot(Figure):
@@ -64,9 +68,9 @@ class Plot(Figure):
         # Without a date the same result gives the same file.
         return self._element(self._saved("svg", metadata={"Date": None}).decode(), name)
 
-    def rendered(self, file: str, name: str = "") -> tuple[dict[str, bytes], str]:
-        """Return `files` and `svg`, which has the layout of the PNG, to a pixel."""
-        files = self.files(file)
+    def rendered(self, file: str, name: str = "") -> Rendered:
+        """Return `files`, none without a name, and `svg`, which has the same layout to a pixel."""
+        files = self.files(file) if file else {}
         return files, self.svg(name)
 
     def _saved(self, kind: str, **options: Any) -> bytes:
@@ -80,9 +84,11 @@ class Plot(Figure):
         """Lay the figure out once: `savefig` would do it each time, and draw the figure for it."""
         engine = self.get_layout_engine()
         if engine is not None:
-            with mpl.rc_context(STYLE):
+            with mpl.rc_context(STYLE | NO_LAYOUT):
                 engine.execute(self)
-            self.set_layout_engine("none")
+                # Unlike "none", which leaves an engine that does nothing, and for whose sake
+                # `savefig` would draw twice.
+                self.set_layout_engine(None)
 
     def _element(self, svg: str, name: str) -> str:
         """Return the element of a page from the text of a file."""

@@ -1,4 +1,7 @@
-"""The files of a result, which are published whole or not at all."""
+"""The files of a result, which are published whole or not at all.
+
+A run's line of JSON needs neither polars nor the tables, which are loaded where they are used.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from forebay._base.progress import Progress
 from forebay._base.publication import check_folder, publish
 from forebay._native import __version__
 from forebay.experiment import descriptions, steady_state
-from forebay.report import tables
 from forebay.report.sheet import FIGURES, Sheet
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from forebay.experiment.experiment import Experiment
     from forebay.experiment.result import Result
     from forebay.experiment.table import LawDifference
+    from forebay.report.pages import ReportFigures
 
 REPORT = "report.html"
 NUMBERS, COSTS = "metrics.json", "costs.json"
@@ -38,6 +41,8 @@ DIFFERENCES_CSV, DIFFERENCES_TEX = "differences.csv", "differences.tex"
 DETAILS = ["classes", "class_delays", "traffic", "transfers", "goodput"]
 #: The name in tables of all points together.
 ALL_POINTS = "all points"
+#: Number of figures from which `write_report` starts processes, if it was given none.
+MANY_FIGURES = 8
 #: Folders of files that runs leave besides their traces: the output of programs, and captures.
 EXTRAS = ["programs", "pcap"]
 #: Every file that a result may have; a new result replaces or removes those of a former one.
@@ -119,6 +124,8 @@ def difference_files(
     """
     if not together:
         return {}
+    from forebay.report import tables
+
     if frame is None:
         frame = tables.differences_frame(together, {})
     table = tables.differences_table(together, {})
@@ -130,6 +137,8 @@ def _differences(result: Result) -> dict[str, Content]:
     at_points, points = result.law_differences, [point.label for _, point in result.points()]
     if not at_points:
         return {}
+    from forebay.report import tables
+
     names: dict[Any, str] = {(): ALL_POINTS, **{(label,): label for label in points}}
     several = len(points) > 1
     together = result.overall_differences if several else at_points
@@ -169,6 +178,7 @@ def write_report(
     result: Result,
     out: str | os.PathLike[str],
     watch: Callable[[Progress], None] | None = None,
+    figures: ReportFigures | None = None,
 ) -> None:
     """Draw the figures, and write the page next to the tables, which exist already.
 
@@ -180,31 +190,37 @@ def write_report(
         Folder of the result.
     watch : callable, optional
         Called with the progress of the figures. An interruption keeps those that were drawn.
+    figures : ReportFigures, optional
+        The figures, if processes draw them already.
     """
     from forebay.report import pages
+    from forebay.report.drawing_pool import DrawingPool
     from forebay.report.moving import moving_figures
 
-    overviews, by_point = pages.page_figures(result)
-    figures = [*overviews, *(figure for of_point in by_point.values() for figure in of_point)]
-    sheets = {figure.name: figure.content for figure in figures}
-    moving = moving_figures(
-        {name: sheet for name, sheet in sheets.items() if isinstance(sheet, Sheet)}
-    )
-    pages.publish_page(
-        Path(out) / REPORT,
-        "report.html.j2",
-        figures,
-        watch,
-        room=pages.MOST_BYTES - len(moving.numbers),
-        replaces=[REPORT, FIGURES],
-        **pages.page_values(result, overviews, by_point, moving),
-    )
+    with DrawingPool() as pool:
+        if figures is None:
+            figures = pages.report_figures(result)
+            if len(figures.every) >= MANY_FIGURES and pool.start(len(figures.every)):
+                figures.begin(pool)
+        contents = {figure.name: figure.content for figure in figures.every}
+        moving = moving_figures(
+            {name: sheet for name, sheet in contents.items() if isinstance(sheet, Sheet)}
+        )
+        pages.publish_page(
+            Path(out) / REPORT,
+            "report.html.j2",
+            figures.every,
+            watch,
+            room=pages.MOST_BYTES - len(moving.numbers),
+            replaces=[REPORT, FIGURES],
+            **pages.page_values(result, figures, moving),
+        )
 
 
 def is_current(result: Result, out: Path) -> bool:
     """Return True if the directory has the tables and the page of these numbers.
 
-    The page must also be newer than this code. Drawing takes longer than most runs, so that a
+    The page must also be newer than this code. Drawing takes longer than most runs, so a
     current page is not drawn again.
 
     Parameters

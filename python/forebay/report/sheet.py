@@ -1,15 +1,21 @@
-"""A figure as data: panels of curves and bands on labelled axes.
+"""A figure as data: panels of curves and bands on labelled axes, or maps or dots of a sweep.
 
 The contents of a figure are computed once, into a `Sheet`. `drawing` makes a static figure of it,
-and `moving` the numbers from which a browser draws a figure that a reader can zoom.
+and `moving` the numbers from which a browser draws a figure that a reader can zoom. A sweep of two
+axes has `Maps`, and one whose axis has no numbers has `Dots`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from forebay.report.plot import Plot
 
 Floats = NDArray[np.float64]
 
@@ -203,3 +209,171 @@ class Sheet:
     nearest: bool = False
     cut: bool = False
     legend: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class MapRow:
+    """Maps of a metric, one per law, in which a colour has the same meaning.
+
+    Attributes
+    ----------
+    label : str
+        Name of the metric with its unit.
+    maps : list[Floats]
+        The values of each law, by row and column; NaN where there is none.
+    """
+
+    label: str
+    maps: list[Floats]
+
+
+@dataclass(frozen=True)
+class Maps:
+    """A figure of maps over the two axes of a sweep, with a row per metric and a column per law.
+
+    Attributes
+    ----------
+    titles : list[str]
+        The laws.
+    rows : list[MapRow]
+        The metrics.
+    x, y : str
+        Labels of the axes.
+    columns, lines : list[str]
+        The values along the axes.
+    """
+
+    titles: list[str]
+    rows: list[MapRow]
+    x: str
+    y: str
+    columns: list[str]
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class DotSeries:
+    """Dots with intervals of one law.
+
+    Attributes
+    ----------
+    label : str
+        The law.
+    look : int
+        Index of the colour and the marker.
+    x : list[float]
+        Positions.
+    y : list[float]
+        Means.
+    bars : Floats
+        Lengths of the interval below and above each mean, as two rows.
+    """
+
+    label: str
+    look: int
+    x: list[float]
+    y: list[float]
+    bars: Floats
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A figure of dots with a row per metric, over points or, with one point, over laws.
+
+    Attributes
+    ----------
+    rows : list[tuple[str, list[DotSeries]]]
+        The metrics with their units, and the dots of each law.
+    places : int
+        Number of points.
+    ticks : list[tuple[float, str]]
+        Positions and names along the axis.
+    label : str
+        Name of the axis; empty for none, and then there is no legend either.
+    """
+
+    rows: list[tuple[str, list[DotSeries]]]
+    places: int
+    ticks: list[tuple[float, str]]
+    label: str
+
+
+@dataclass(frozen=True)
+class AxisResponse:
+    """A metric of each law over one axis of a study.
+
+    Attributes
+    ----------
+    title : str
+        The axis with its unit.
+    texts : list[str]
+        The values along the axis.
+    curves : list[tuple[Floats, Floats, Floats]]
+        Positions, means and half-widths of intervals of each law.
+    """
+
+    title: str
+    texts: list[str]
+    curves: list[tuple[Floats, Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that a function of another room draws.
+
+    Attributes
+    ----------
+    function : str
+        The function as "MODULE:NAME". It is loaded where the figure is drawn.
+    arguments : tuple[Any, ...]
+        Its arguments, which are data.
+    """
+
+    function: str
+    arguments: tuple[Any, ...]
+
+    def draw(self) -> Plot:
+        """Return the drawn figure."""
+        module, _, name = self.function.partition(":")
+        plot: Plot = getattr(import_module(module), name)(*self.arguments)
+        return plot
+
+
+#: The contents of a figure as data, which another process can draw.
+FigureData = Sheet | Maps | Dots | Drawing
+
+
+def interval_within(mean: Any, half: Any, *, percent: bool) -> Floats:
+    """Return how far an interval extends below and above each mean, as two rows.
+
+    No quantity here is negative, and a share is at most 100 %: the part of Student's interval
+    beyond these limits is cut off.
+
+    Parameters
+    ----------
+    mean : Any
+        The means.
+    half : Any
+        Half the widths of the intervals; NaN for none.
+    percent : bool
+        True if the values are shares in %.
+    """
+    mean, half = np.asarray(mean, float), np.nan_to_num(np.asarray(half, float))
+    below = np.minimum(half, np.maximum(mean, 0.0))
+    above = np.minimum(half, np.maximum(100.0 - mean, 0.0)) if percent else half
+    return np.array([below, above])
+
+
+def group_offset(rank: int, count: int, room: float = 0.8) -> float:
+    """Return the offset of a mark from the middle of its position.
+
+    Parameters
+    ----------
+    rank : int
+        Index of the mark.
+    count : int
+        Number of marks at the position.
+    room : float, default 0.8
+        Width that the marks share.
+    """
+    return (rank - (count - 1) / 2) * room / max(1, count)

@@ -66,8 +66,8 @@ WIDE = 9.0
 
 #: Settings of matplotlib for whatever is drawn; `use` changes them in place.
 STYLE: Any = dict(SCREEN)  # matplotlib types its keys one by one
-#: The style in use, as the only element.
-_now = [STYLES["screen"]]
+#: The name of the style in use, as the only element.
+_now = ["screen"]
 
 
 def use(name: str) -> None:
@@ -80,19 +80,24 @@ def use(name: str) -> None:
     """
     if name not in STYLES:
         raise ParameterError("style", name, one_of(STYLES, name))
-    _now[0] = STYLES[name]
+    _now[0] = name
     STYLE.clear()
-    STYLE.update(_now[0].settings)
+    STYLE.update(STYLES[name].settings)
+
+
+def in_use() -> str:
+    """Return the name of the style in use."""
+    return _now[0]
 
 
 def printed() -> bool:
     """Return True if figures are for a paper, and have a PDF each."""
-    return _now[0].width is not None
+    return STYLES[_now[0]].width is not None
 
 
 def png_dpi() -> float:
     """Return the resolution of a PNG in dots per inch."""
-    return _now[0].png_dpi
+    return STYLES[_now[0]].png_dpi
 
 
 def size(width: float, height: float) -> tuple[float, float]:
@@ -105,10 +110,11 @@ def size(width: float, height: float) -> tuple[float, float]:
     height : float
         Height on a screen in inches.
     """
-    if _now[0].width is None:
+    column_width = STYLES[_now[0]].width
+    if column_width is None:
         return width, height
     smallest_ratio = 0.7 if width >= WIDE else 0.58
-    return _now[0].width, height * max(min(1.0, _now[0].width / width), smallest_ratio)
+    return column_width, height * max(min(1.0, column_width / width), smallest_ratio)
 
 
 def of_traffic(index: int) -> int:

@@ -23,10 +23,12 @@ WEB = Path(__file__).with_name("web")
 
 
 @cache
-def template(name: str) -> Template:
-    """Return a file of `templates`, compiled; an HTML template escapes its values."""
+def _environment() -> Environment:
+    """Return the settings of all templates; it keeps those that it has compiled."""
     environment = Environment(
         loader=PackageLoader("forebay.report"),
+        # The files of an installed package do not change.
+        auto_reload=False,
         autoescape=lambda name: name is None or ".html" in name,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -51,7 +53,12 @@ def template(name: str) -> Template:
             f"{number:.1f}{unit}" if math.isfinite(number) else "unlimited"
         ),
     }
-    return environment.get_template(name)
+    return environment
+
+
+def template(name: str) -> Template:
+    """Return a file of `templates`, compiled; an HTML template escapes its values."""
+    return _environment().get_template(name)
 
 
 def _one_in(probability: float) -> str:

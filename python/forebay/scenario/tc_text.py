@@ -371,7 +371,7 @@ def _continues(
         statements[-1] = replace(last, stab=words)
         return True
     names = set(vocabulary.get(last.kind, ()))
-    # Every value follows its word, so that no two values are in a row.
+    # Every value follows its word, so no two values are in a row.
     are_values = [word not in names for word in words]
     rest = words[0] in names and not any(a and b for a, b in itertools.pairwise(are_values))
     if rest:

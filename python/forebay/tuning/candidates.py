@@ -102,7 +102,7 @@ class LocalModel:
     flows : float
         Number of flows that the model counts: at most as many as have ten packets in flight each.
     in_range : bool
-        True if that load is within the range, so that margins count.
+        True if that load is within the range, so margins count.
     queue_pkts : float
         Queue at the equilibrium.
     capacity_pkts_per_s : float

@@ -5,7 +5,7 @@ If a law is a PI, whatever the names of its gains (`pi_forms`), no search is nee
 chooses from it, over set-points and intervals, the gains with the smallest number of the goal at
 the worst point. Other laws are searched by differential evolution.
 
-A search holds the interpreter's lock, so that searches run in processes of their own. A search
+A search holds the interpreter's lock, so searches run in processes of their own. A search
 depends on its law, goal, ranges and seed alone, and every process has one thread of BLAS: the
 result is the same with any number of processes.
 """

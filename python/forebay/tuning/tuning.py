@@ -129,7 +129,7 @@ def tune(
         Choose among the qdiscs of Linux, or also among the laws that `forebay attach` installs; any
         law by default.
     thorough : bool, optional
-        Search each law for all three goals, so that packets judge three times as many candidates.
+        Search each law for all three goals, so packets judge three times as many candidates.
     watch, announce : callable, optional
         Called with the progress of each stage, and with the expected time.
 
@@ -483,7 +483,7 @@ def _choose(tuning: Tuning) -> None:
     """Choose the candidate with the smallest number of the goal that keeps margins and goodput.
 
     A law without a model has no margins to keep. With few seeds a goodput at the limit is often
-    above it by chance, so that it must exceed the limit by the size of such chance. If no candidate
+    above it by chance, so it must exceed the limit by the size of such chance. If no candidate
     does, candidates at the limit count; if none keeps the goodput, the closest one is chosen; if
     none keeps the margins, margins do not count.
     """

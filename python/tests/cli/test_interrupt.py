@@ -324,8 +324,10 @@ import sys, threading
 from forebay.cli.run import run
 from forebay.cli import run as module
 from forebay.cli.main import run_command
-load, threads = module._load, []
-module._load = lambda: (threads.append(threading.current_thread()), load())
+prepare, threads = module._prepare_report, []
+module._prepare_report = lambda *arguments: (
+    threads.append(threading.current_thread()), prepare(*arguments)
+)
 status = run_command(["run", {str(scenario)!r}, "--no-store", "--set", "duration=200s"])
 assert status == 0 and threads == [threading.main_thread()], (status, threads)
 """

@@ -20,7 +20,7 @@ from matplotlib.text import Text
 
 import forebay
 from forebay.campaign.claims import figures
-from forebay.report import drawing, over_time, parts, style
+from forebay.report import drawing, over_time, sheet, style
 from forebay.report.plot import Plot
 from forebay.report.style import STYLE
 
@@ -201,10 +201,10 @@ def _texts(figure: Plot) -> list[tuple[Text, Any]]:
 
 def test_an_interval_ends_where_a_share_does() -> None:
     """Student's t of three seeds reached to 100.9 % of the link."""
-    below, above = parts.interval_within([99.5, 0.1, math.nan], [1.4, 0.4, math.nan], percent=True)
+    below, above = sheet.interval_within([99.5, 0.1, math.nan], [1.4, 0.4, math.nan], percent=True)
     assert above[:2] == pytest.approx([0.5, 0.4])
     assert below[:2] == pytest.approx([1.4, 0.1])
-    _, above = parts.interval_within([99.5], [1.4], percent=False)
+    _, above = sheet.interval_within([99.5], [1.4], percent=False)
     assert above == pytest.approx([1.4])
 
 

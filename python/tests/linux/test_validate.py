@@ -411,7 +411,7 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     text = page.markdown([same], "forebay validate …", "1ms", "0.1%")
     assert "**1 of 1 agree" in text
     assert "None of the 2 real runs was void." in text
-    assert ": 2 simulated runs, 2 real ones of each law." in text
+    assert ": 2 simulated runs, 2 real runs of each law." in text
     for title in ("Headers", "Lateness", "CUBIC", "Short transfers"):
         assert f"**{title}" not in text
     assert "**Growth under delayed ACKs**" in text

@@ -24,7 +24,7 @@ def test_packets_rest_where_the_model_does(tcp: str, l4s_flows: float, tmp_path:
 
     Classic flows have ECN, because the model has no losses. Reno's sawteeth need up to a fifth less
     signal than p·W² = 2 (docs/explanation/fluid.md), and Prague does not grow for a marked packet,
-    so that p' is less.
+    so p' is less.
     """
     one = made(l4s_flows=l4s_flows)
     path = tmp_path / "made.toml"

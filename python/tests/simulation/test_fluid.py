@@ -121,7 +121,7 @@ def method_of_steps(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Window and queue at every tick, by scipy's DOP853 from tick to tick.
 
-    The delay is longer than a tick, so that over each one the past is known. The law is
+    The delay is longer than a tick, so over each one the past is known. The law is
     written out here.
     """
     past: list[Any] = []
@@ -163,7 +163,7 @@ def method_of_steps(
 
 def test_the_integration_agrees_with_scipys() -> None:
     windows, queues = method_of_steps(5.0, SENDERS["reno"])
-    # Neither bound of the queue is met, so that nothing but the equations counts.
+    # Neither bound of the queue is met, so nothing but the equations counts.
     assert 0 < queues[1:].min() < 120 < 200 < queues.max() < 800
     for step, most in [("1ms", 1e-3), ("auto", 3e-3)]:
         trace = fluid.run(pi_model(duration="5s", sample="6.25ms", step=step))

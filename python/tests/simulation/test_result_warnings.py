@@ -201,7 +201,7 @@ def test_a_buffer_shorter_than_the_target_is_a_warning(law: str) -> None:
     beyond = [text for text, _ in descriptions.warnings(short) if "its target is" in text]
     assert beyond == [
         f"{registries.title_of(law)}: its target is 83 packets at this rate, but the buffer holds "
-        "10, so that the queue never reaches the target; use a longer buffer or a smaller target."
+        "10, so the queue never reaches the target; use a longer buffer or a smaller target."
     ]
     # A buffer in bytes counts as the packets that it holds.
     in_bytes = forebay.run(one_bottleneck(("2s", "4s"), "20Mbit/s", "15kB", text))

@@ -357,7 +357,7 @@ def test_a_page_describes_the_runs_and_the_command_that_repeats_them(tmp_path: P
     out = tmp_path / "results/study-s"
     page = (out / "study.html").read_text()
     assert "forebay study s.toml" in page
-    assert "64 runs at 16 points under red, droptail" in page
+    assert "64 runs at 16 points under RED and DropTail" in page
     # It answers first; what was run folds below.
     first = ['<ul class="answers">', "<table", "forebay study s.toml", "<svg"]
     assert [page.index(part) for part in first] == sorted(page.index(part) for part in first)

@@ -83,7 +83,7 @@ def test_tables_frames_and_files_have_it(result: forebay.Result, tmp_path: Path)
     assert [row[:2] for row in table.rows] == [
         [law, label] for law in ("codel", "droptail") for label in ("near", "far")
     ]
-    # Nothing is marked, so that there is no column of it.
+    # Nothing is marked, so there is no column of it.
     marks = TRAFFIC_METRICS["mark_rate"].heading
     shown = [metric.heading for metric in TRAFFIC_METRICS.values() if metric.heading != marks]
     assert list(table.heads) == ["Law", "Traffic", *shown]

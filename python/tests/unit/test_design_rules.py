@@ -51,7 +51,7 @@ def test_pies_rule_has_an_integral_with_cubic(
 
 
 def test_more_flows_of_reno_in_pies_rule_are_more_gain() -> None:
-    """|1/(1 + L)| rises with the flows that the rule is asked for, so that a search finds its
+    """|1/(1 + L)| rises with the flows that the rule is asked for, so a search finds its
     edge."""
     link = Link("50Mbit/s", "40ms", flows=20, packet="1500B", senders="cubic")
     law = link.model("pie", [])

@@ -53,7 +53,7 @@ def test_a_change_that_crosses_a_step_loses_a_share_of_its_square(factor: float)
     back = np.where(after < step, after - step, (after - step) / factor)
     lost = float(np.mean(u[:, 1] - back))
     # Var(change)·density at the step·(g2/g1 − g1/g2)/4; both u are as wide as the changes here, so
-    # that the density over a change is not one number: within a third.
+    # the density over a change is not one number: within a third.
     told = (factor - 1 / factor) / 4 * float(np.var(change)) / (4 * moves * math.sqrt(2 * math.pi))
     assert abs(lost - told) < 0.35 * told + 0.002
 

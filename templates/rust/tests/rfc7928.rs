@@ -1,6 +1,6 @@
 //! Your transport in the scenarios of RFC 7928, under each of these laws: `cargo test -- --nocapture`
-//! prints what it got. With `FOREBAY_RESULTS=results` in the environment each law also writes
-//! `results/LAW.json` and `results/LAW.xml`, the latter as JUnit does.
+//! prints what the transport got. With `FOREBAY_RESULTS=results` in the environment each law also
+//! writes `results/LAW.json`, and `results/LAW.xml` in the format of JUnit.
 
 use forebay_net::rfc7928::{Results, SCENARIOS};
 use forebay_net::{drive, Ecn, Endpoint, Endpoints, Network, Options, Time};

@@ -41,8 +41,9 @@ params! {
         /// Rate of CAKE's own shaper; with 0bit/s the link paces the packets, and a queue's quantum
         /// is that of a shaper of the link's rate.
         bandwidth: Rate = Rate::from_bps(0), 0.0 => 1e13;
-        /// Tins by DSCP, best effort, background, video and voice: "diffserv3" without video,
-        /// "diffserv4" with it; "precedence" has eight, "besteffort" one.
+        /// Tins that packets are sorted into by their DSCP: "diffserv3" has tins for best effort,
+        /// background and voice, "diffserv4" also one for video, "precedence" one for each of the
+        /// eight precedences, and "besteffort" a single tin for all packets.
         tins: Tins = Tins::Diffserv3;
         /// Unit that has a queue of its own: a flow, a host, or the whole tin ("flowblind").
         /// "triple-isolate" shares between hosts first, on both sides, then between the flows of a

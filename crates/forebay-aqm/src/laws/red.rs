@@ -398,6 +398,7 @@ impl Red {
 
     /// Reduces the average as if usual packets had arrived at an empty queue during the idle time.
     #[cold]
+    #[inline(never)]
     fn decay(&mut self, idle: Span, rate: Rate) {
         let per_sec = rate.as_bps() as f64 / (8.0 * self.packet_bytes);
         let missed = (per_sec * idle.as_secs_f64()).floor();
@@ -438,18 +439,24 @@ impl Red {
         } else {
             1.0
         };
-        if !self.params.by_size || p >= 1.0 {
-            return p;
+        match self.params.by_size && p < 1.0 {
+            true => self.proportional(p, bytes),
+            false => p,
         }
+    }
+
+    /// Returns the probability `p` for a packet of this size instead of the usual one.
+    #[cold]
+    #[inline(never)]
+    fn proportional(&self, p: f64, bytes: u32) -> f64 {
         p * f64::from(bytes) / self.packet_bytes
     }
 
     /// Returns the number of packets as which an arrival counts in the spacing of signals.
     fn weight(&self, bytes: u32) -> f64 {
-        if self.params.by_size {
-            f64::from(bytes) / self.packet_bytes
-        } else {
-            1.0
+        match self.params.by_size {
+            true => self.proportional(1.0, bytes),
+            false => 1.0,
         }
     }
 }
@@ -459,6 +466,7 @@ impl Law for Red {
         false
     }
 
+    #[inline(always)]
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.update_average(now, q);
         let weight = self.weight(p.bytes);

@@ -28,9 +28,9 @@ pub fn window(states: &[f64]) -> f64 {
     (w_max + C * (s - plateau_s(w_max)).powi(3)).max(friendly)
 }
 
-/// Vardoyan, Hollot and Towsley (INFOCOM 2018): with λ signals a second,
-/// ds/dt = 1 − sλ, dW_max/dt = −(W_max − W)λ, W = C(s − K)³ + W_max. Beside it the Reno-friendly
-/// window, an AIMD(α, β) window under the same signals; the larger one counts.
+/// The equations of Vardoyan, Hollot and Towsley (INFOCOM 2018), with λ signals per second: ds/dt =
+/// 1 − sλ, dW_max/dt = −(W_max − W)λ, W = C(s − K)³ + W_max. In parallel there is the Reno-friendly
+/// window, an AIMD(α, β) window under the same signals; the larger of both windows counts.
 pub fn published(flow: &Flow, out: &mut [f64]) -> f64 {
     let [w_max, s, friendly] = [flow.states[0], flow.states[1], flow.states[2]];
     let signals = flow.sent * flow.probability;
@@ -47,11 +47,12 @@ pub fn published(flow: &Flow, out: &mut [f64]) -> f64 {
     out[0] + 3.0 * C * past * past * (out[1] - k_s * out[0] / (3.0 * w_max))
 }
 
-/// CUBIC flows that are signalled at random: how their mean window moves.
+/// The mean window of CUBIC flows that are signalled at random.
 ///
-/// The mean of dW/dt over flows that are signalled with p per packet, as the published equations
-/// are not: those have `E[W²]` = `E[W]²` and `E[(s − K)²]` = (`E[s]` − `E[K]`)², with which nothing
-/// moves at rest. With S = `E[s]`, V = `E[s²]` and K of the mean window,
+/// This is the mean of dW/dt over flows that are signalled with probability p per packet. The
+/// published equations assume `E[W²]` = `E[W]²` and `E[(s − K)²]` = (`E[s]` − `E[K]`)², with which
+/// the window does not respond at equilibrium. With S = `E[s]`, V = `E[s²]` and K of the mean
+/// window,
 ///
 /// ```text
 /// dW/dt = G − (1 − β)·κ·λ·W        dS/dt = 1 − c_S·λ·S        dV/dt = 2S − c_V·λ·V
@@ -60,18 +61,18 @@ pub fn published(flow: &Flow, out: &mut [f64]) -> f64 {
 /// ```
 ///
 /// The constants are those of the stationary kinetic equation of such flows, with fast convergence
-/// (section 4.7): its flows were followed one by one, and
-/// `bench/cubic_kinetic.py` remakes the numbers. Far from the Reno-friendly region they are
-/// universal, since W, s and λ scale with (R/p)^(3/4): λ·S = 0.874, λ²·V = 1.303, λ·K = 0.997,
-/// and W = 1.197·(R/p)^(3/4). b is fitted to the answer of the flows to a step of p, the exponent
-/// 3 to their mean window between both regions.
+/// (section 4.7): such flows were simulated one by one, and `bench/cubic_kinetic.py` computes the
+/// numbers again. Far from the Reno-friendly region they are universal, since W, s and λ scale with
+/// (R/p)^(3/4): λ·S = 0.874, λ²·V = 1.303, λ·K = 0.997, and W = 1.197·(R/p)^(3/4). b is fitted to
+/// the response of the flows to a step of p, and the exponent 3 to their mean window between both
+/// regions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Response {
     /// α of the Reno-friendly window, mean over its course.
     alpha: f64,
     /// Packets by which a reduction exceeds (1 − β)·W, because windows are whole packets.
     rounding_pkts: f64,
-    /// Time between two looks at the curve while the window stands.
+    /// Time between two evaluations of the curve while the window does not change.
     refresh_s: f64,
 }
 
@@ -80,7 +81,7 @@ const AGE: f64 = 0.874;
 const AGE_SQUARED: f64 = 1.303;
 const PLATEAU: f64 = 0.997;
 const PLATEAU_SPREAD: f64 = 1.039;
-/// b: how s and K go together.
+/// b, which describes how s and K are correlated.
 const TOGETHER: f64 = 0.906;
 /// `E[W²]/E[W]²` in the cubic region, and where the windows are AIMD(α, 0.7).
 const SPREAD: f64 = 1.274;
@@ -107,13 +108,13 @@ impl Response {
         }
     }
 
-    /// Recovery is as in Reno's sawtooth: λR signals in a round trip, after each of them one
-    /// without growth, at β of the window that was hit.
+    /// Recovery is as in Reno's sawtooth: there are λR signals in a round trip, and each is
+    /// followed by a round trip without growth, at β times the window that was hit.
     pub fn slopes(&self, flow: &Flow, out: &mut [f64]) -> f64 {
         let [s, v] = [flow.states[0], flow.states[1]];
         // λ³·W at rest.
         let rest = WINDOW.powi(4);
-        // K of the mean window: what fast convergence takes from W_max is in the constants.
+        // K of the mean window; the constants include the effect of fast convergence on W_max.
         let k_per_window = PLATEAU.powi(3) / rest;
         let signals_per_rtt = flow.sent * flow.probability * flow.rtt_s;
         let a = 1.0 + signals_per_rtt;
@@ -134,8 +135,8 @@ impl Response {
         let (cubed, friendly_cubed) = (cubic.powi(3), friendly.powi(3));
         let both = (cubed + friendly_cubed).max(f64::MIN_POSITIVE);
         let spread = (SPREAD * cubed + SPREAD_FRIENDLY * friendly_cubed) / both;
-        // The Reno-friendly window has grown for half the time between two looks, unseen, and a
-        // reduction begins it anew.
+        // On average, the Reno-friendly window has grown for half the time between two evaluations
+        // when a reduction resets it.
         let unseen = self.alpha * self.refresh_s / 2.0 * flow.per_rtt * friendly_cubed / both;
         let taken = (1.0 - BETA) * spread * window + self.rounding_pkts + unseen;
         (both.cbrt() - signals * taken) / a
@@ -147,8 +148,8 @@ impl Response {
 const RFC_ALPHA: f64 = 0.665;
 /// Linux takes ⌈0.3·⌊W⌋⌉ packets: 0.3·(W − 1/2), and 0.45 on average over the last digits.
 const LINUX_ROUNDING_PKTS: f64 = 0.3;
-/// While its window stands, Linux looks at the curve and at the Reno-friendly window 32 times a
-/// second (bictcp_update in net/ipv4/tcp_cubic.c), however short the round trip is.
+/// While its window does not change, Linux evaluates the curve and the Reno-friendly window 32
+/// times a second (bictcp_update in net/ipv4/tcp_cubic.c), however short the round trip is.
 const LINUX_REFRESH_S: f64 = 1.0 / 32.0;
 
 #[cfg(test)]

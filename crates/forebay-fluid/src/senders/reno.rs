@@ -1,4 +1,4 @@
-//! Reno: a packet more in a round trip, and half the window for a signal.
+//! Reno: the window grows by a packet per round trip, and is halved by a signal.
 
 use super::Flow;
 

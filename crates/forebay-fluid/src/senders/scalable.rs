@@ -4,7 +4,8 @@ use super::Flow;
 
 /// Gain g of the estimate (RFC 8257 section 4.2, and the draft of Prague).
 const GAIN: f64 = 1.0 / 16.0;
-/// Prague's shorter round trips grow and fall as one of this length (section 2.4.4).
+/// Round trip in s: in shorter ones, Prague grows and falls as in one of this length (section
+/// 2.4.4).
 const REFERENCE_RTT_S: f64 = 0.025;
 
 /// α' = g·(p − α) per round trip (Alizadeh et al., SIGMETRICS 2011, eq. (2)).
@@ -38,8 +39,8 @@ pub fn dctcp_sawtooth(flow: &Flow, out: &mut [f64]) -> f64 {
     (growth - taken * flow.per_rtt) / (1.0 + signals)
 }
 
-/// Returns one over Prague's virtual round trip, and its growth in a real one: a round trip shorter
-/// than 25 ms grows by the square of its share of them.
+/// Returns one over Prague's virtual round trip, and its growth in a real one: in a round trip
+/// shorter than 25 ms, growth is multiplied by the square of R/25 ms.
 fn virtual_rtt(flow: &Flow) -> (f64, f64) {
     let rtt_s = flow.rtt_s.max(REFERENCE_RTT_S);
     let share = flow.rtt_s / rtt_s;

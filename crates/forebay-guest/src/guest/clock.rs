@@ -45,7 +45,7 @@ impl GuestClock {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         Ok(GuestClock {
             start_ns: nanos(Clocks::CLOCK_MONOTONIC),
-            // This look is later than the other.
+            // This reading of the clock is later than the reading above.
             real_start_ns: nanos(Clocks::CLOCK_REALTIME) - LOOK_NS,
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,
             set_for: Time::ZERO,

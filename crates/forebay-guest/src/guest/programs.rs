@@ -34,7 +34,7 @@ pub struct Program {
     folder: PathBuf,
     child: Option<Child>,
     status: Option<i32>,
-    /// True if the program was told to end, so that its exit status says nothing.
+    /// True if the program was told to end, so its exit status says nothing.
     told_to_end: bool,
     failure: Option<String>,
 }

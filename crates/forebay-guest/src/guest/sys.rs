@@ -200,7 +200,7 @@ pub fn shut_down(fd: BorrowedFd) {
 pub struct TcpInfo {
     /// Packets in flight (`tcpi_unacked`).
     pub unacked_pkts: u32,
-    /// Data segments result, including retransmissions (`tcpi_data_segs_out`).
+    /// Data segments sent, including retransmissions (`tcpi_data_segs_out`).
     pub sent_pkts: u32,
     /// Retransmitted segments (`tcpi_total_retrans`).
     pub resent_pkts: u32,

@@ -13,7 +13,7 @@ use plaintext::Plaintext;
 use quinn_proto as quinn;
 use quinn_proto::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
 
-/// The first traffic is the caller's; CUBIC stands beside it.
+/// The first traffic is the caller's; CUBIC runs in parallel with it.
 pub const SCENARIO: &str = r#"
     duration = "20s"
     measure  = ["2s", "20s"]

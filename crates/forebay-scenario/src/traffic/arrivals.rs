@@ -56,7 +56,7 @@ pub fn read(
         path,
         access: ACCESS,
         dscp: 0,
-        // All on one way, for they wait at queues alone.
+        // All packets take one path, because they wait only at queues.
         pairs: Some(1),
         group: None,
         host: None,

@@ -46,8 +46,8 @@ pub fn path(
     nodes.windows(2).map(hop).collect()
 }
 
-/// Returns the propagation over the links of a path and back: on the way back over the links that
-/// there are, else over lines like those of the way there.
+/// Returns the propagation time over the links of a path and back. The way back uses the links that
+/// exist in that direction, and lines with the same delay elsewhere.
 pub fn path_delay(path: &[usize], links: &[Link]) -> Span {
     let back = |link: &Link| {
         let opposite = |other: &&Link| (&other.to, &other.from) == (&link.from, &link.to);
@@ -140,7 +140,7 @@ pub fn check_group(
     Ok(())
 }
 
-/// Hosts that have a name: a packet says its own in a byte.
+/// Most hosts with a name: a packet has its host's number in a byte.
 const MOST_HOSTS: usize = 255;
 
 /// Checks the key `host` of a traffic against those `before` it.

@@ -1,4 +1,4 @@
-//! What one word says of a traffic's hosts.
+//! The key `stack`: one word for the properties of a traffic's hosts.
 
 use std::borrow::Cow;
 

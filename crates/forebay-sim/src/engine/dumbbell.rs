@@ -124,19 +124,17 @@ impl Topology for Dumbbell {
         debug_assert!(arrivals_before <= links_before);
         let Dumbbell { port, back, .. } = self;
         let (mut far_end, arrivals) = hosts.split();
-        arrivals.take_before(arrivals_before, |now, packet, coming| {
-            if let Some(coming) = coming {
-                far_end.prefetch(coming.flow());
-            }
+        let arrive = |far_end: &mut FarEnd, now, packet: &PackedPacket| {
             // A departure comes before an arrival of the same time.
             while port.due() <= now {
-                send_next(port, back, &mut far_end);
+                send_next(port, back, far_end);
             }
             if port.arrive(now, *packet) {
-                send_at_once(port, back, &mut far_end, now);
+                send_at_once(port, back, far_end, now);
             }
             arrivals_before
-        });
+        };
+        arrivals.take_before(arrivals_before, &mut far_end, arrive, FarEnd::prefetch);
         while port.due() < links_before {
             send_next(port, back, &mut far_end);
         }
@@ -201,17 +199,16 @@ impl Dumbbell {
             acks,
             ..
         } = self;
-        let NetworkState { routes, pairs, .. } = &mut hosts.network;
-        returning.take_before(before, |now, ack, coming| {
+        let cross = |network: &mut NetworkState, now, ack: &PackedPacket| {
             let at = pass(line_back, now);
-            let route = routes[ack.flow().index()];
-            let pair = &mut pairs[route.pair.index()];
+            let route = network.routes[ack.flow().index()];
+            let pair = &mut network.pairs[route.pair.index()];
             let at = pair.wire.pass_ack(&mut pair.ack_down, at);
             acks.push_on(usize::from(pair.class), at, *ack, ());
-            if let Some(coming) = coming {
-                prefetch(&pairs[routes[coming.flow().index()].pair.index()]);
-            }
             before
+        };
+        returning.take_before(before, &mut hosts.network, cross, |network, ack| {
+            prefetch(network.pair_of(ack.flow()));
         });
         hosts.agenda.line_back = self.back.next_deadline();
     }
@@ -234,15 +231,17 @@ impl Dumbbell {
             }
         };
         let before = reaching_before(line_back, hosts.agenda.first);
-        back.returning.take_before(before, |reaches, ack, coming| {
+        let each = |hosts: &mut Hosts, reaches, ack: &PackedPacket| {
             let now = line_back.pass_ack_steadily(reaches) + access;
-            hosts.take_ack(now, ack, coming);
+            hosts.take_ack(now, ack);
             taken += 1;
             match taken < most {
                 true => reaching_before(line_back, hosts.agenda.first),
                 false => Time::ZERO,
             }
-        });
+        };
+        back.returning
+            .take_before(before, hosts, each, Hosts::prefetch_for_ack);
         taken
     }
 }

@@ -1,6 +1,7 @@
 //! The hosts of the network: senders, receivers and their timers, and the access links that lead to
 //! the stations.
 
+use forebay_aqm::Ecn;
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_units::{Span, Time};
 
@@ -10,9 +11,9 @@ use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::external::PendingOutcomes;
 use crate::ids::{FlowId, StationId};
-use crate::network::{NetworkState, TcpTraffic};
+use crate::network::{NetworkState, TcpTraffic, TrafficState};
 use crate::number::count;
-use crate::packet::{Flags, PackedPacket, Packet, HEADER_BYTES, NO_TRAFFIC};
+use crate::packet::{Flags, PackedPacket};
 use crate::pair::Pair;
 use crate::port::PacketOnLink;
 use crate::prefetch::prefetch;
@@ -87,11 +88,11 @@ pub struct FarEnd<'a> {
 }
 
 impl FarEnd<'_> {
-    /// Prefetches the state that the delivery of a packet of this flow needs.
+    /// Prefetches the state that the delivery of this packet needs.
     #[inline(always)]
-    pub fn prefetch(&self, flow: FlowId) {
-        prefetch(self.network.pair_of(flow));
-        prefetch(&self.network.receivers[flow.index()]);
+    pub fn prefetch(&self, packet: &PackedPacket) {
+        prefetch(self.network.pair_of(packet.flow()));
+        prefetch(&self.network.receivers[packet.flow().index()]);
     }
 
     /// Delivers a packet that left its last link to its sink, over the access link.
@@ -121,35 +122,22 @@ impl FarEnd<'_> {
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(TcpTraffic { config, .. }) = &class.tcp else {
-            if let Some(air) = &mut class.external {
-                let fate = air.fate(packet.traffic_class.ecn());
-                self.external.push(now, packet, fate);
-                if fate.is_err() {
-                    return None;
-                }
-            }
-            receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
-            if let Some(calls) = &mut class.calls {
-                calls.received(
-                    packet.flow.offset_from(class.first),
-                    packet.seq,
-                    now,
-                    counted,
-                );
-            }
+            take_without_tcp(now, sent.packet, class, receiver, counted, self.external);
             return None;
         };
         let usual = class.packet;
-        // A delayed ACK that is due before this packet arrives is sent first.
-        if receiver.ack_due < now {
-            let due = receiver.take_due();
-            let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
-            enter(self.agenda, ack);
-        }
-        if receiver.ends_run(&packet, &config.acks) {
-            receiver.end_compression();
-            let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
-            enter(self.agenda, ack);
+        if receiver.ack_due != Time::NEVER {
+            // A delayed ACK that is due before this packet arrives is sent first.
+            if receiver.ack_due < now {
+                let due = receiver.take_due();
+                let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
+                enter(self.agenda, ack);
+            }
+            if receiver.ends_run(&packet, &config.acks) {
+                receiver.end_compression();
+                let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
+                enter(self.agenda, ack);
+            }
         }
         let (reply, delivered) = receiver.receive(now, sent.packet, &config.acks);
         let bytes = u64::from(delivered) * u64::from(config.payload_bytes);
@@ -235,13 +223,16 @@ impl Hosts {
         ))
     }
 
-    /// Delivers an ACK to its sender, and prefetches the state for the later ACK `coming`.
+    /// Prefetches the state that the delivery of this ACK to its sender needs.
     #[inline(always)]
-    pub fn take_ack(&mut self, now: Time, ack: &PackedPacket, coming: Option<&PackedPacket>) {
-        if let Some(coming) = coming {
-            prefetch(self.network.pair_of(coming.flow()));
-            self.network.prefetch_sender(coming.flow());
-        }
+    pub fn prefetch_for_ack(&self, ack: &PackedPacket) {
+        prefetch(self.network.pair_of(ack.flow()));
+        self.network.prefetch_sender(ack.flow());
+    }
+
+    /// Delivers an ACK to its sender.
+    #[inline(always)]
+    pub fn take_ack(&mut self, now: Time, ack: &PackedPacket) {
         if let Some(index) = ack.options() {
             return self.take_ack_with_options(now, ack, index);
         }
@@ -368,14 +359,15 @@ impl Hosts {
 /// agenda. At least one must be due. Returns their number.
 pub fn take_acks(acks: &mut EventQueue<PackedPacket>, hosts: &mut Hosts, most: u32) -> u32 {
     let mut taken = 0;
-    acks.take_before(hosts.agenda.first, |now, ack, coming| {
-        hosts.take_ack(now, ack, coming);
+    let each = |hosts: &mut Hosts, now, ack: &PackedPacket| {
+        hosts.take_ack(now, ack);
         taken += 1;
         match taken < most {
             true => hosts.agenda.first,
             false => Time::ZERO,
         }
-    });
+    };
+    acks.take_before(hosts.agenda.first, hosts, each, Hosts::prefetch_for_ack);
     taken
 }
 
@@ -391,16 +383,15 @@ fn send_ack(
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
-    let mut ack = Packet {
+    let template = usual.without_data().without_traffic();
+    let flags = Flags::of_ack(receiver.echo());
+    let mut ack = template.numbered(
         flow,
-        seq: receiver.next(),
-        bytes: HEADER_BYTES,
-        connection: receiver.connection(),
-        flags: Flags::of_ack(receiver.echo()),
-        traffic: NO_TRAFFIC,
-        ..usual.unpack()
-    }
-    .pack();
+        receiver.next(),
+        receiver.connection(),
+        Ecn::NotEct,
+        flags,
+    );
     if config.sack || config.counts_marks {
         let held = if config.sack { receiver.blocks() } else { &[] };
         let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
@@ -413,5 +404,30 @@ fn send_ack(
         class: usize::from(pair.class),
         ack,
         enters: pair.ack_enters,
+    }
+}
+
+/// Takes a packet of a traffic without TCP at its sink.
+#[inline(never)]
+fn take_without_tcp(
+    now: Time,
+    packet: PackedPacket,
+    class: &mut TrafficState,
+    receiver: &mut Receiver,
+    counted: bool,
+    external: &mut PendingOutcomes,
+) {
+    let packet = packet.unpack();
+    if let Some(air) = &mut class.external {
+        let fate = air.fate(packet.traffic_class.ecn());
+        external.push(now, packet, fate);
+        if fate.is_err() {
+            return;
+        }
+    }
+    receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
+    if let Some(calls) = &mut class.calls {
+        let flow = packet.flow.offset_from(class.first);
+        calls.received(flow, packet.seq, now, counted);
     }
 }

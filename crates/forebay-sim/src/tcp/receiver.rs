@@ -87,6 +87,8 @@ trait ReceiverStack {
 const ECHO: u8 = 1;
 /// The bit that is set if the last packet was marked.
 const LAST_CE: u8 = 2;
+/// The bit that is set while there is out-of-order data.
+const GAP: u8 = 64;
 
 /// The state of a receiver, which is one cache line.
 #[derive(Clone, Debug)]
@@ -243,7 +245,8 @@ impl Receiver {
         if packet.seq == self.next {
             S::on_packet_in_order(self, now, packet, acks);
         }
-        if self.has_signs(packet) || S::reads_signs(self, packet) {
+        let has_signs = packed.has_signs() || self.seen & LAST_CE != 0 || packet.seq == 0;
+        if has_signs || S::reads_signs(self, packet) {
             return self.receive_with_signs::<S>(now, packed, acks);
         }
         self.take::<S>(now, packet.seq, true, acks)
@@ -258,7 +261,7 @@ impl Receiver {
         patient: bool,
         acks: &AckPolicy,
     ) -> (Reply, u32) {
-        let fills_gap = !self.held.is_empty();
+        let fills_gap = self.seen & GAP != 0;
         let behind_gap = seq > self.next;
         let delivered = if seq == self.next && !fills_gap {
             self.next += 1;
@@ -283,15 +286,6 @@ impl Receiver {
         }
         self.ack_due = Time::NEVER;
         (Reply::Now, delivered)
-    }
-
-    /// Returns true if the packet has signs besides its number, or the one before it was marked.
-    #[inline(always)]
-    fn has_signs(&self, packet: &Packet) -> bool {
-        packet.flags != Flags::default()
-            || packet.traffic_class.ecn() == Ecn::Ce
-            || self.seen & LAST_CE != 0
-            || packet.seq == 0
     }
 
     /// Takes a packet with signs, whose ACK may have to leave at once.
@@ -347,6 +341,7 @@ impl Receiver {
             let next = self.next;
             if let Some(i) = self.held.iter().position(|&(start, _)| start == next) {
                 self.next = self.held.remove(i).1;
+                self.set_seen(GAP, !self.held.is_empty());
             }
         } else if seq > self.next {
             // The usual case: the packet extends the newest block, and closes no gap.
@@ -366,6 +361,7 @@ impl Receiver {
                 !touches
             });
             self.held.insert(0, (start, end));
+            self.set_seen(GAP, true);
         }
         self.next - before
     }

@@ -1,4 +1,4 @@
-//! External traffic: the caller sends all packets, so that the application does nothing.
+//! External traffic: the caller sends all packets, so the application does nothing.
 
 use forebay_units::Time;
 

@@ -1,4 +1,4 @@
-/* The difference equation over an average of the queue (bigdeli eq. 3 to 5). */
+/* The difference equation over an average of the queue (equations 3 to 5 of Bigdeli, Haeri and Pakravan). */
 #include "difference.h"
 
 #define LAW_CONFIG(FIELD) \

@@ -1,5 +1,5 @@
-/* The difference equation of P, PI, PD and PID: p += a·e_k − b·e_{k−1} + c·e_{k−2} (pi-pd eq. 6), held
- * to [0, 1], so that the integral cannot wind up. */
+/* The difference equation of P, PI, PD and PID: p += a·e_k − b·e_{k−1} + c·e_{k−2} (equation 6 of the PI-PD
+ * paper, Ryu et al.), limited to [0, 1], so that the integral cannot wind up. */
 #ifndef FOREBAY_DIFFERENCE_H
 #define FOREBAY_DIFFERENCE_H
 

@@ -1,5 +1,5 @@
-/* What a router can learn of its network from its own queue (staqm section III.B):
- * crates/forebay-aqm/src/estimator.rs and self_tuning.rs. */
+/* Estimates of capacity and load from the router's own queue (section III.B of the self-tuning paper, whose
+ * laws are STPI and STRED), as in crates/forebay-aqm/src/estimator.rs and self_tuning.rs. */
 #ifndef FOREBAY_ESTIMATE_H
 #define FOREBAY_ESTIMATE_H
 
@@ -24,7 +24,7 @@ static __always_inline void estimate_update(const struct estimate_config *config
 {
 	__u64 gone;
 
-	/* An interval in which the link hardly sent says hardly anything. */
+	/* An interval in which the link hardly sent contains hardly any information. */
 	if (queue->busy_ns) {
 		gone = fb_min(fb_times(queue->busy_ns, config->capacity_per_ns), FB_ONE);
 		state->capacity = fb_toward(state->capacity, fb_rate(queue->departed_bytes, queue->busy_ns),

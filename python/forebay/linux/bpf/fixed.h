@@ -16,7 +16,7 @@
 #define FB_P 60      /* … of a probability */
 #define FB_RATE 56   /* … of a rate */
 #define FB_ONE (1LL << FB_P)
-#define FB_MAX (1LL << 62) /* what saturates comes to this, and two of them still add up */
+#define FB_MAX (1LL << 62) /* value of a saturated number; the sum of two does not overflow */
 
 static __always_inline __u64 fb_min(__u64 a, __u64 b)
 {

@@ -1,9 +1,9 @@
-/* What every front end has: the law's numbers in maps, its clock, and a packet's arrival.
+/* The common part of all front ends: the law's numbers in maps, its clock, and a packet's arrival.
  *
- * A front end says, before it includes this:
+ * A front end defines, before it includes this:
  *
- *   FRONT_HOLDS  packets that the shaper keeps in its backlog while it is about to send them: 1 where it is
- *                another's, of which is not known when it has sent them; 0 where the front end is the shaper
+ *   FRONT_HOLDS  number of packets that the shaper counts in its backlog while it is about to send them: 1
+ *                for a separate shaper, whose send times are not known; 0 if the front end is the shaper
  */
 #ifndef FOREBAY_FRONT_H
 #define FOREBAY_FRONT_H
@@ -19,7 +19,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Of the kernel's structs what is read; the loader looks up where this kernel has it. */
+/* The fields of the kernel's structs that are read; the loader finds their offsets in this kernel. */
 #define KERNEL __attribute__((preserve_access_index))
 
 struct net_device {
@@ -83,10 +83,10 @@ struct running {
 	__u32 started;
 	__u64 start_ns;
 	__u64 next_ns; /* when the next tick is due */
-	/* The last arrival, and the backlog after it: what the queue was between two arrivals follows. */
+	/* The last arrival, and the backlog after it, from which the queue until the next arrival follows. */
 	__u64 last_ns;
 	__u64 last_backlog;
-	/* The link: until when it sends, exactly where the front end is its shaper. */
+	/* The link: the time until which it sends, which is exact if the front end is the shaper. */
 	__u64 busy_until_ns;
 	__u64 busy_until_part; /* of a nanosecond, 2^-16 */
 	__u64 overflows;
@@ -121,7 +121,7 @@ struct {
 	__type(value, __u32);
 } active SEC(".maps");
 
-/* Two of them: the one that is not active is written, and then made active. */
+/* There are two copies: the inactive one is written, and then made active. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -143,7 +143,7 @@ struct {
 	__type(value, struct tally);
 } tally SEC(".maps");
 
-/* The law's queue: what waits. */
+/* The law's queue: the packets that wait. */
 static __always_inline void law_queue(const struct settings *site, struct fb_queue *queue, __u32 qlen,
 				      __u32 backlog)
 {
@@ -154,16 +154,16 @@ static __always_inline void law_queue(const struct settings *site, struct fb_que
 	queue->rate = site->rate;
 }
 
-/* Whether the link has nothing to send. */
+/* Returns true if the link has nothing to send. */
 static __always_inline int link_rests(const struct running *state, __u32 qlen, __u64 now)
 {
 	return !qlen && (FRONT_HOLDS || now > state->busy_until_ns);
 }
 
 /* The law's clock has no timer: the ticks that are due run when the next packet arrives, before the law
- * judges it, each with the queue that there was at the tick's own time. A packet therefore meets the
+ * judges it, each with the queue length at the time at which the tick was due. A packet therefore meets the
  * probability that a punctual timer would have left. A timer of BPF would have to be kept alive by a
- * process or by a pin in some mount, and would stop without a word where that mount ends (decision 081). */
+ * process or by a pin in some mount, and would stop without a message when that mount ends (decision 081). */
 
 /* Most ticks that one packet runs after a pause; those beyond are counted with an empty queue. */
 #define MOST_TICKS 8192
@@ -175,7 +175,7 @@ struct arrival {
 	__u64 sent_bytes; /* by the qdisc, ever */
 };
 
-/* The backlog at a time between the last arrival and this one: it only shrinks, at the link's rate. */
+/* Returns the backlog at a time between the last arrival and this one: it only shrinks, at the link's rate. */
 static __always_inline __u64 backlog_at(const struct running *state, const struct settings *site,
 					const struct arrival *arrival, __u64 at_ns)
 {
@@ -187,8 +187,8 @@ static __always_inline __u64 backlog_at(const struct running *state, const struc
 }
 
 #ifdef LAW_DEPARTED
-/* What has left since departures were counted last. Only a span in which the link sent all the time says
- * how fast it sends. */
+/* Counts the bytes that have left since departures were last counted. Only an interval in which the link
+ * was always busy shows how fast the link sends. */
 static __always_inline void count_departures(struct running *state, struct fb_queue *queue,
 					     const struct arrival *arrival)
 {
@@ -207,7 +207,7 @@ static __always_inline void count_departures(struct running *state, struct fb_qu
 }
 #endif
 
-/* Runs one tick that is due; returns 1 where none is. */
+/* Runs one tick that is due; returns 1 if none is due. */
 static long run_tick(__u32 number, void *context)
 {
 	const struct arrival *arrival = context;
@@ -225,7 +225,7 @@ static long run_tick(__u32 number, void *context)
 		return 1;
 	}
 	backlog = backlog_at(state, site, arrival, state->next_ns);
-	/* No tick reads the number of packets, which is that of now. */
+	/* No tick reads the number of packets, which is known only for the present time. */
 	law_queue(site, &queue, arrival->qlen, backlog);
 #ifdef LAW_DEPARTED
 	count_departures(state, &queue, arrival);
@@ -250,7 +250,7 @@ static long run_tick(__u32 number, void *context)
 	return 0;
 }
 
-/* Brings the clock to the time of an arrival. */
+/* Advances the clock to the time of an arrival. */
 static __always_inline void run_clock(struct running *state, const struct settings *site,
 				      struct Qdisc *qdisc, __u64 now_ns)
 {
@@ -267,7 +267,7 @@ static __always_inline void run_clock(struct running *state, const struct settin
 	bpf_loop(MOST_TICKS, run_tick, &arrival, 0);
 	if (now_ns < state->next_ns)
 		return;
-	/* A long pause: the law has had time to come to rest. */
+	/* After a long pause, the law has reached its steady state. */
 	bpf_spin_lock(&state->lock);
 	if (now_ns >= state->next_ns && site->interval_ns) {
 		due = (now_ns - state->next_ns) / site->interval_ns + 1;
@@ -283,14 +283,14 @@ static __always_inline void start(struct running *state, const struct settings *
 	if (__sync_lock_test_and_set(&state->started, 1))
 		return;
 	state->start_ns = state->busy_until_ns = state->last_ns = state->departed_ns = now;
-	/* What the qdisc sent before is not this law's. */
+	/* Bytes that the qdisc sent before do not belong to this law. */
 	state->was_empty = 1;
 	state->next_ns = now + site->interval_ns;
 }
 
 enum { IS_TCP = 1, IS_ECT = 2 };
 
-/* Of the first bytes of a packet's IP header. */
+/* Reads the first bytes of a packet's IP header. */
 static __always_inline int protocol(const __u8 *bytes, __be16 ethertype)
 {
 	int six = ethertype == bpf_htons(ETH_P_IPV6), found = 0;
@@ -320,7 +320,7 @@ static __always_inline __u32 draw(struct tally *count)
 #if defined(LAW_ARRIVAL) || defined(LAW_IDLE) || defined(LAW_DEPARTED)
 #define FRONT_SEES_QUEUE
 #endif
-/* A lock takes 45 ns, which is more than a law. */
+/* A lock takes 45 ns, more than a law does. */
 #if (defined(LAW_ARRIVAL) && !defined(LAW_AVERAGE)) || defined(LAW_IDLE) || defined(LAW_OVERFLOW)
 #define FRONT_LOCKS
 #endif
@@ -332,7 +332,7 @@ static __always_inline __u32 draw(struct tally *count)
 #define FRONT_SEES_TIME
 #endif
 
-/* Returns the law's verdict on a packet that comes; `is` says what its header is. */
+/* Returns the law's verdict on an arriving packet, whose header `is` describes. */
 static __always_inline int arrives(struct running *state, const struct settings *site,
 				   struct tally *count, struct Qdisc *qdisc,
 				   struct fb_packet *packet, int is, __u64 now)
@@ -358,7 +358,7 @@ static __always_inline int arrives(struct running *state, const struct settings 
 	bpf_spin_lock(&state->lock);
 #endif
 #ifdef FRONT_SEES_TIME
-	/* The link is idle from when it has sent what came last, unless that was dropped. */
+	/* The link is idle once it has sent the last packet that arrived and was not dropped. */
 	sent = state->busy_until_ns > state->last_ns ? state->busy_until_ns : state->last_ns;
 	if (!qlen && now > sent)
 		queue.idle_ns = now - sent;
@@ -394,7 +394,7 @@ static __always_inline int arrives(struct running *state, const struct settings 
 	bpf_spin_unlock(&state->lock);
 #endif
 #else
-	/* A probability that only the clock moves. */
+	/* Only the clock changes the probability. */
 	if (state->law.p) {
 		packet->random = draw(count);
 		verdict = law_arrival(&site->law, &state->law, 0, packet);
@@ -403,7 +403,7 @@ static __always_inline int arrives(struct running *state, const struct settings 
 	return verdict;
 }
 
-/* Keeps what the queue is after an arrival, for the ticks before the next one. */
+/* Stores the queue after an arrival, for the ticks before the next arrival. */
 static __always_inline void has_arrived(struct running *state, __u64 now, __u64 backlog)
 {
 	state->last_ns = now;

@@ -1,20 +1,20 @@
-/* What a law in the kernel sees and answers. A front end (a classifier, a qdisc, a test on the host)
+/* The inputs and verdicts of a law in the kernel. A front end (a classifier, a qdisc, a test on the host)
  * includes this, and through it the law that FOREBAY_LAW names: one law is compiled at a time.
  *
  * A law's header declares its numbers as lists, LAW_CONFIG and LAW_STATE, and has the hooks that it
- * needs. Of those that are optional, it says with a macro that it has them:
+ * needs. A macro declares each optional hook that the header has:
  *
  *   LAW_TICK      law_tick, at fixed intervals
  *   LAW_ARRIVAL   law_arrival, which changes the state at every packet; without it a packet is
  *                 signalled with the probability `p` of the last tick
- *   LAW_AVERAGE   law_weight, of a packet in its `average`, which is all that an arrival changes: its
- *                 law_arrival follows, and both run without the lock
+ *   LAW_AVERAGE   law_weight, the weight of a packet in the field `average`, which is all that an arrival
+ *                 changes: law_arrival runs after it, and both run without the lock
  *   LAW_TIMES     its law_arrival, or another hook of a packet, reads now_ns or idle_ns
  *   LAW_OVERFLOW  law_overflow, when the buffer was full
  *   LAW_IDLE      law_idle, when the link has run out of packets
  *   LAW_DESIGN    law_design, which follows a tick and only writes numbers that stand alone: it runs
  *                 without the lock, as a function that the verifier sees once
- *   LAW_DEPARTED  its tick reads what has left the queue
+ *   LAW_DEPARTED  its tick reads departed_bytes
  */
 #ifndef FOREBAY_LAW_H
 #define FOREBAY_LAW_H
@@ -25,9 +25,9 @@ enum { FB_PASS, FB_MARK, FB_DROP };
 
 struct fb_queue {
 	__u64 now_ns;  /* since the law was started */
-	__u64 bytes;   /* without the packet that comes, or is being sent */
-	__u64 packets; /* as the device sees them: one may have many segments */
-	__u64 idle_ns; /* for how long the link has had nothing to send */
+	__u64 bytes;   /* without the arriving packet and the packet that is being sent */
+	__u64 packets; /* as the device counts them: one may have many segments */
+	__u64 idle_ns; /* time for which the link has had nothing to send */
 	__u64 rate;    /* of the link */
 	/* Since the last tick: */
 	__u64 departed_bytes; /* of TCP */
@@ -49,20 +49,20 @@ struct fb_packet {
 
 #define FB_FIELD(name) __s64 name;
 
-/* Whether an event of this probability happens. */
+/* Returns true with this probability. */
 static __always_inline int fb_chance(__s64 p, __u64 random)
 {
 	return (__s64)(random << (FB_P - 32)) < p;
 }
 
-/* That one of its segments is signalled: 1 − (1 − p)^n ≤ n·p, the expected number, which is what TCP
- * gets to see of a segment each. */
+/* The probability that at least one segment is signalled is 1 − (1 − p)^n ≤ n·p. This returns n·p, the
+ * expected number of signals, which is what TCP would see with single segments. */
 static __always_inline __s64 fb_of_segments(__s64 p, const struct fb_packet *packet)
 {
 	return packet->segments == 1 ? p : (__s64)fb_min(fb_mul(p, packet->segments, 0), FB_ONE);
 }
 
-/* After its lists a law's header has its structs made. */
+/* A law's header uses this macro after its lists, to declare its structs. */
 #define LAW_STRUCTS                     \
 	struct law_config {             \
 		LAW_CONFIG(FB_FIELD)    \
@@ -76,8 +76,8 @@ static __always_inline __s64 fb_of_segments(__s64 p, const struct fb_packet *pac
 #include FB_HEADER(FOREBAY_LAW)
 
 #ifdef LAW_AVERAGE
-/* The average, of which processors that bring packets at once each take what another has made. One
- * that comes last eight times leaves its packet out. */
+/* Updates the average. Processors may do this at the same time, each from the value that another has
+ * written. A processor that loses eight such races leaves its packet out. */
 static __always_inline void law_averages(const struct law_config *config, struct law_state *state,
 					 const struct fb_queue *queue, const struct fb_packet *packet)
 {

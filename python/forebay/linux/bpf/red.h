@@ -21,7 +21,7 @@ struct red_state {
 	RED_STATE(FB_FIELD)
 };
 
-/* p_b (pi-pd eq. 2, and gentle mode above max_th). */
+/* p_b (equation 2 of the PI-PD paper, and gentle mode above max_th). */
 static __always_inline __s64 red_base(const struct red_config *config, const struct red_state *state)
 {
 	__s64 average = state->average;

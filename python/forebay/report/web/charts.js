@@ -1,4 +1,4 @@
-// Charts that follow the page's theme: uPlot with axes, set-points and words of this house.
+// Charts that follow the page's theme: uPlot with the axes, set-points and labels of Forebay.
 
 const root = document.documentElement;
 
@@ -7,7 +7,7 @@ export function css(name) {
   return getComputedStyle(root).getPropertyValue(name).trim();
 }
 
-/** A number with so many figures, without an exponent where that is short. */
+/** A number with the given number of figures, without an exponent where the text stays short. */
 export function figures(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (value === 0) return "0";
@@ -16,7 +16,7 @@ export function figures(value, digits = 3) {
   return value.toFixed(Math.max(0, digits - 1 - size));
 }
 
-/** The next round number, so that an axis keeps its end while a curve trembles. */
+/** The next round number, so that an axis keeps its end while a curve changes a little. */
 export function roundUp(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -27,7 +27,7 @@ const FONT = "12px system-ui, sans-serif";
 const drawn = new Set();
 let again = 0;
 
-/** Draws every chart anew, as after a change of the theme. */
+/** Draws every chart again, for example after a change of the theme. */
 export function redraw() {
   for (const one of drawn) one.redraw();
 }
@@ -40,9 +40,9 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
  * x.whole: () => [low, high] of what is shown without a zoom
  * series: [{label, colour: CSS variable, width, dash, show}]
  * lines: () => [{x or y, colour, dash, label}], drawn over the curves
- * shade: () => [[from, to]] parts of x that do not count
- * legend: an element that gets the names, and the values under the cursor
- * sync: charts of one name share the cursor and the zoom
+ * shade: () => [[from, to]] parts of x outside the measurement
+ * legend: an element for the names of the curves, and for their values under the cursor
+ * sync: charts with the same name here share the cursor and the zoom
  */
 export function chart(element, { x, y, series, lines, shade, legend, sync, digits = 3 }) {
   const names = legend ? keys(legend, series, digits) : null;
@@ -63,7 +63,7 @@ export function chart(element, { x, y, series, lines, shade, legend, sync, digit
     ...(it.space ? { space: it.space } : {}),
     ...(it.log ? { filter: decades } : {}),
   });
-  // A zoom has its own ends; without one the whole of x is shown, from the first round number on.
+  // A zoom has its own ends; else the whole of x is shown, from the first round number on.
   const whole = (it) => (u, low, high) => {
     const xs = u.data[0];
     const all = !xs?.length || (low <= xs[0] && high >= xs.at(-1));
@@ -153,12 +153,12 @@ export function chart(element, { x, y, series, lines, shade, legend, sync, digit
   return one;
 }
 
-/** A number beside an axis. */
+/** The label of a tick. */
 function tick(value) {
   return value === null || value === undefined ? "" : String(Number(value.toPrecision(6)));
 }
 
-/** Of a logarithmic axis only 1, 2 and 5 of each decade have words, or 1 alone where it is long. */
+/** On a logarithmic axis 1, 2 and 5 of each decade have labels, or 1 alone if the axis is long. */
 function decades(u, splits) {
   const long = splits.length > 24;
   return splits.map((it) => {
@@ -178,7 +178,7 @@ function keys(legend, series, digits) {
     const value = document.createElement("output");
     item.append(line, name, value);
     item.hidden = it.show === false;
-    // A series without a name of its own is told by its neighbour.
+    // A series without a name belongs to the named series next to it.
     if (it.label) legend.append(item);
     return { item, name, value };
   });
@@ -235,14 +235,14 @@ function marked(u, lines) {
     }
     ctx.stroke();
     if (it.label && it.y !== undefined) {
-      // A rim keeps the words apart from the curves.
+      // An outline separates the label from the curves.
       ctx.lineWidth = 4 * ratio;
       ctx.strokeStyle = css("--panel");
       ctx.setLineDash([]);
       ctx.lineJoin = "round";
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
       ctx.textAlign = "right";
-      // Two that are close stand on either side.
+      // Labels of two lines that are close go to different sides.
       const line = u.valToPos(it.y, "y", true);
       const below = Math.abs(line - above) < 15 * ratio;
       above = line;

@@ -1,10 +1,10 @@
 // The form: a field and a slider for each control that the server declares.
 //
-// Texts are the truth, as a scenario writes them: a slider only makes texts.
+// The state consists of texts in the notation of a scenario; a slider only writes such texts.
 
 const STEPS = 1000;
 
-/** A text as a number in the slider's unit; null for one that is none. */
+/** A text as a number in the slider's unit; null for a text that is no number. */
 export function number(text, control) {
   const found = /^\s*([-+]?[\d.]+(?:e[-+]?\d+)?)\s*([A-Za-z/]*)\s*$/i.exec(text);
   if (!found) return null;
@@ -51,7 +51,8 @@ function make(tag, attributes = {}, ...children) {
 /**
  * One control.
  *
- * key: of the state's texts; move(key, text, done) hears of changes, `done` when a hand lets go.
+ * key: the control's key in the state
+ * move(key, text, done): called at each change; `done` is true when the slider is released
  */
 export function field(control, key, move) {
   const id = `c-${key.replaceAll(".", "-")}`;
@@ -96,7 +97,7 @@ export function field(control, key, move) {
     };
     slider.addEventListener("input", () => moved(false));
     slider.addEventListener("change", () => moved(true));
-    // A whole number moves by one where a step of the slider is less.
+    // A whole number moves by one if a step of the slider is smaller.
     slider.addEventListener("keydown", (event) => {
       const up = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
       if (!up || !scale.whole) return;

@@ -1,4 +1,4 @@
-// A real link beside the simulated one: what it does now, and what one may change of it.
+// A real link next to the simulated link: its present state, and the settings that can be changed.
 
 import { chart, figures, roundUp } from "./charts.js";
 import { field, make } from "./controls.js";
@@ -12,7 +12,7 @@ const NUMBERS = [
 ];
 
 export class Live {
-  /** steer(way, changes) asks for changes; simulated() is law A of the page with its gains. */
+  /** steer(way, changes) asks for changes; simulated() returns law A of the page with its gains. */
   constructor(hello, steer, simulated) {
     this.hello = hello;
     this.steer = steer;
@@ -25,7 +25,7 @@ export class Live {
     this.queue = chart(at("p-live-queue"), {
       x: time,
       y: { label: "Queue [packets]", range: (_, high) => [0, roundUp(Math.max(10, 1.05 * high))] },
-      // A hand moves it, so it has a past.
+      // The set-point is a curve, since it changes when the user moves its slider.
       series: [{ label: "queue", colour: "--law-a", width: 1.5 }, { label: "set-point", colour: "--ink", dash: [3, 3], width: 1 }],
       legend: at("l-live-queue"),
       sync: "live",
@@ -94,7 +94,7 @@ export class Live {
     const rate = this.hello.controls.find((it) => it.key === "rate");
     const entries = [rate, ...law.params.filter((it) => it.type !== "text")];
     this.fields = Object.fromEntries(entries.map((it) =>
-      // A hand that lets go: a real link is not moved by every step of a slider.
+      // At the release of the slider: a real link must not follow every step of it.
       [it.key, field(it, `live.${it.key}`, (_, text, done) => done && this.steer(this.way, { [it.key]: text }))]));
     const rows = Object.values(this.fields).map((it) => it.element);
     at("live-controls").replaceChildren(

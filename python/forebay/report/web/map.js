@@ -1,14 +1,14 @@
-// A stability map: cells over flows and round trip, and the present point on them.
+// A stability map: cells over flows and round trip, and a mark at the present point.
 
 import { css, figures } from "./charts.js";
 import { make } from "./controls.js";
 
-/** Least rise of the gain to −1, in dB, from which a cell has a colour; the last is below all. */
+/** The smallest gain margin in dB of each colour of cells; the last colour has no lower limit. */
 const STEPS = [[12, "--map-calm"], [6, "--map-good"], [3, "--map-fair"], [0, "--map-near"],
   [-6, "--map-bad"], [-Infinity, "--map-wild"]];
 const MARGIN = { left: 46, right: 10, top: 6, bottom: 36 };
 
-/** The colours, with the decibels between them. */
+/** The legend: the colours, and between two colours their limit in dB. */
 export function key(element) {
   const swatch = (colour, name = "") => {
     const made = make("i", { class: `swatch ${name}` });
@@ -22,7 +22,7 @@ export function key(element) {
     make("span", {}, swatch("", "none"), "no equilibrium"));
 }
 
-/** A map; `pick(flows, rttMs)` hears where a reader points. */
+/** A map; `pick(flows, rttMs)` is called with the point that the user chooses. */
 export function map(pick) {
   const canvas = make("canvas", { role: "img" });
   const words = make("p", { class: "aside" });
@@ -77,7 +77,7 @@ export function map(pick) {
     const at = place();
     const n = drawn.cells;
     const colours = STEPS.map(([, name]) => css(name));
-    // Half of a first and of a last cell lies outside.
+    // Half of the first cell and half of the last cell lie outside the axis.
     const dx = at.width / (n - 1), dy = at.height / (n - 1);
     c.save();
     c.beginPath();
@@ -184,7 +184,7 @@ export function map(pick) {
   return {
     element,
     draw,
-    /** A new map; a text says why there is none. */
+    /** Shows a new map, or a text with the reason why there is none. */
     set(name, found) {
       title.textContent = name;
       box.hidden = typeof found === "string";
@@ -195,7 +195,7 @@ export function map(pick) {
         canvas.setAttribute("aria-label", `Stability map of ${name}. ${words.textContent}`);
       } else words.textContent = found;
     },
-    /** The present point, which moves at once. */
+    /** Moves the mark to the present point, without waiting for a new map. */
     move(flows, ms) {
       point = [flows, ms];
       if (!drawn) return;

@@ -1,5 +1,5 @@
 "use strict";
-// Columns of numbers out of the page's text; forebay/report/moving.py wrote them.
+// Read the columns of numbers in the page's text, which forebay/report/moving.py wrote.
 globalThis.forebayNumbers = (() => {
   const inflated = async (text) => {
     const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
@@ -7,7 +7,7 @@ globalThis.forebayNumbers = (() => {
     return new Uint8Array(await new Response(stream).arrayBuffer());
   };
 
-  // Bytes of the same weight stand together.
+  // The bytes are grouped by significance: all first bytes, then all second bytes, and so on.
   const words = (bytes, at, length, size) => {
     const out = new Uint8Array(length * size);
     for (let plane = 0; plane < size; plane++) {
@@ -29,7 +29,7 @@ globalThis.forebayNumbers = (() => {
     return Array.from(zigzag, (one) => (sum += (one >>> 1) ^ -(one & 1)));
   };
 
-  // A function that gives the column with a number; it unpacks each one once.
+  // Return a function that returns a column by its number, and unpacks each column once.
   return async (text, columns) => {
     const bytes = await inflated(text);
     const known = [];

@@ -1,6 +1,6 @@
 "use strict";
 // One panel of a moving figure: a uPlot with the set-point, the time outside the metrics, changes of
-// the link, and beside it how often each value was seen in the part that is in view.
+// the link, and next to it how often each value occurs in the visible part.
 globalThis.forebayPanel = (() => {
   const DASHES = [[], [6, 3], [2, 2]];
 
@@ -8,7 +8,7 @@ globalThis.forebayPanel = (() => {
     getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const shade = (colour, alpha) =>
     colour + Math.round(255 * alpha).toString(16).padStart(2, "0");
-  // Black and dark blue do not show on a dark page.
+  // Black and dark blue cannot be seen on a dark page.
   const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
   const LIGHTER = {
     "#000000": "#e4e8ef", "#0072B2": "#3fa2e8", "#332288": "#9d90e8", "#882255": "#d977a8",
@@ -33,7 +33,7 @@ globalThis.forebayPanel = (() => {
     return low - 1;
   };
 
-  // Rows of uPlot: each range is two of them with a band between.
+  // The rows of numbers of uPlot: a range has two rows with a band between them.
   const rows = (shown) => {
     const data = [], series = [], bands = [];
     for (const one of shown) {
@@ -92,7 +92,7 @@ globalThis.forebayPanel = (() => {
     ctx.restore();
   };
 
-  // Values of what is shown from one place to another: of a band, those of all its curves.
+  // The values of the shown curves from one index to another; a band those of its law's curves.
   const within = (panel, shown, [from, to]) => {
     const [start, end] = [before(panel.x, from) + 1, before(panel.x, to) + 1];
     const values = (one) => (one.y ? [one.y] : [one.low, one.high]).flatMap((y) => y.slice(start, end));
@@ -104,7 +104,7 @@ globalThis.forebayPanel = (() => {
     ]);
   };
 
-  // How often each value was seen, lying on its side beside the panel.
+  // The histogram of the values, with horizontal bars, next to the panel.
   const spread = (u, canvas, panel, shown, range) => {
     const ratio = devicePixelRatio;
     const [width, height] = [canvas.clientWidth, u.height];
@@ -155,7 +155,7 @@ globalThis.forebayPanel = (() => {
     ctx.fillText(`${text(+(100 * most).toPrecision(2))} %`, canvas.width - 2 * ratio, u.bbox.top + u.bbox.height + 15 * ratio);
   };
 
-  // Makes the uPlot of a panel in `place`; `told` has what the figure does on its events.
+  // Makes the uPlot of a panel in `place`; `told` has the functions that it calls at events.
   const make = (place, width, figure, panel, shown, range, told) => {
     const { data, series, bands } = rows(shown);
     const y = { ...figure.y, ...panel.y };
@@ -164,7 +164,7 @@ globalThis.forebayPanel = (() => {
       font, labelFont: font, stroke: ink("quiet"),
       grid: { stroke: ink("thin"), width: 1 }, ticks: { stroke: ink("edge"), width: 1, size: 4 },
     });
-    // 1, 2 and 5 of each decade; all where little more than one decade is in view.
+    // Ticks at 1, 2 and 5 of each decade; at all digits if little more than one decade is visible.
     const decade = (u, splits) => {
       const few = splits.length < 14;
       const named = (one) => one !== null && (few || /^[125]/.test(one.toExponential()));
@@ -183,7 +183,7 @@ globalThis.forebayPanel = (() => {
         legend: { show: false },
         focus: { alpha: figure.nearest ? 0.2 : 1 },
         scales: {
-          // As asked for: a logarithmic scale would take whole decades.
+          // The limits as given: uPlot would extend a logarithmic scale to whole decades.
           x: {
             time: false, auto: false, distr: figure.x.log ? 3 : 1, min: range[0], max: range[1],
             range: (_, min, max) => [min, max],

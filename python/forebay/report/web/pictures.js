@@ -1,4 +1,4 @@
-// What is drawn of a state: curves of the packets, the fluid and the loop, numbers and maps.
+// The figures of a state: curves of packets, fluid model and linear loop, numbers and maps.
 
 import { chart, figures, redraw, roundUp } from "./charts.js";
 import { make } from "./controls.js";
@@ -47,7 +47,7 @@ export class Pictures {
     });
     this.loss = chart(at("p-loss"), {
       x: time,
-      // The start, which is not measured, may leave the plot.
+      // The range of the plot need not contain the start of the run, which is not measured.
       y: { label: "Share of arrivals [%]", range: () => [0, roundUp(Math.max(0.5, 1.1 * (packets()?.mostLost ?? 0)))] },
       series: [...both({ width: 2 }), ...both({ dash: [3, 3] }).map((it) => ({ ...it, label: "", show: false }))],
       lines: changes,
@@ -128,7 +128,7 @@ export class Pictures {
   draw_packets(message) {
     const laws = SIDES.map((side) => message.laws[side]);
     const of = (what, x) => laws.map((law) => law?.[what] ?? x.map(() => null));
-    // The fluid's curve belongs to another state until its own comes.
+    // Until its answer arrives, the curve of the fluid model is that of an older state.
     const blank = message.time_s.map(() => null);
     const fluid = this.last.fluid && this.fits(message) ? this.fluids() : [blank, blank];
     this.queue.set([message.time_s, ...of("queue_pkts", message.time_s), ...fluid]);
@@ -250,7 +250,7 @@ export class Pictures {
     at("p-map").classList.toggle("two", SIDES.every((side) => message.laws[side] !== undefined));
   }
 
-  /** The table, whose cells stay where they are; where it is narrow, a row for each number. */
+  /** The table, whose cells keep their places; on a narrow page it has a row for each number. */
   table() {
     const narrow = at("numbers").clientWidth < 640;
     if (this.narrow === narrow) return;

@@ -1,6 +1,6 @@
 "use strict";
 // The moving figures of a report: zoom and pan with linked axes, values under the pointer, curves that
-// can be switched off. The static figure stays for print, and where a browser is too old.
+// can be switched off. The static figure is shown in print, and by browsers that are too old.
 (async () => {
   const found = document.getElementById("moving");
   if (!found || typeof DecompressionStream === "undefined") return;
@@ -19,7 +19,7 @@
     return made;
   };
 
-  // What is in view on the axes of one group, and the figures that show it.
+  // The visible range of the axes of a group, and the figures of this group.
   const groups = new Map();
   class Group {
     constructor(whole, log) {
@@ -32,7 +32,7 @@
       [this.from, this.to] = [Math.max(low, from), Math.min(high, to)];
       for (const one of this.members) one.show();
     }
-    // In the units of the axis as it is drawn.
+    // In units in which the axis is linear.
     #moved(change) {
       const [f, g] = this.log ? [Math.log, Math.exp] : [(x) => x, (x) => x];
       const [from, to] = change(f(this.from), f(this.to), f(this.whole[0]), f(this.whole[1]));
@@ -73,7 +73,7 @@
       this.live.append(this.said);
     }
 
-    // Unpacks the numbers; only now, since most figures are out of sight at first.
+    // Unpacks the numbers, only now: most figures are below the window at first.
     open() {
       const { spec } = this;
       for (const panel of spec.panels) {
@@ -84,7 +84,7 @@
       const every = spec.panels.flatMap((panel) => panel.x);
       const least = (low, x) => Math.min(low, x), most = (high, x) => Math.max(high, x);
       const whole = spec.x.range ?? [spec.x.log ? every.reduce(least, Infinity) : 0, every.reduce(most, -Infinity)];
-      // Times are linked over the whole page where runs last as long.
+      // The axes of time are linked over the whole page if all runs last equally long.
       const key = `${spec.group} ${spec.group === "time" ? whole : ""}`;
       if (!groups.has(key)) groups.set(key, new Group(whole, spec.x.log));
       this.group = groups.get(key);
@@ -170,7 +170,7 @@
       return panel.series.filter(on);
     }
 
-    // Rows of panels that have something to show; all in one where they are laid over each other.
+    // Rows of the panels that have visible curves; a single row if panels are drawn over each other.
     rows() {
       const { panels } = this.spec;
       if (this.apart || panels.length < 2) return panels.filter((panel) => this.shown(panel).length);
@@ -214,7 +214,7 @@
         this.plots.push(made);
         u.over.style.touchAction = "pan-y";
         this.listen(made, box);
-        // Room for all that a pointer brings: a plot that moves would leave it.
+        // Room for the texts that appear with the pointer: a plot that moves would leave the pointer.
         if (panel.x.length) this.read(made, panel.x[panel.x.length >> 1]);
         reading.style.minHeight = `${reading.offsetHeight}px`;
         this.read(made, null);
@@ -245,7 +245,7 @@
       const { from, to } = this.group;
       for (const one of own) {
         const [a, b] = [Math.max(0, before(one.x, from)), Math.min(one.x.length, before(one.x, to) + 2)];
-        // A peak of slow start would press all else to the axis.
+        // A peak of slow start would press all other values to the axis.
         const inside = this.spec.cut && this.isWhole();
         const [m, n] = inside ? [before(one.x, this.spec.measured[0]), before(one.x, this.spec.measured[1]) + 1] : [a, b];
         for (const series of this.shown(one))
@@ -277,7 +277,7 @@
       return from === whole[0] && to === whole[1];
     }
 
-    // Numbers are of what is in view, and of the metrics' time where that is the whole.
+    // The numbers refer to the visible range, or to the measurement if the whole run is visible.
     measured() {
       return this.isWhole() && this.spec.measured ? this.spec.measured : [this.group.from, this.group.to];
     }
@@ -289,7 +289,7 @@
       this.all.disabled = this.isWhole();
     }
 
-    // The pointer of any figure of the group stands at x; null where it left.
+    // The pointer of a figure of the group is at x; x is null after the pointer has left.
     point(x, source) {
       if (!this.plots.length) return;
       this.moving = true;
@@ -301,7 +301,7 @@
       this.moving = false;
     }
 
-    // Says in the panel's heading what stands at x, or what is in view.
+    // Writes the values at x into the panel's heading, or those of the visible range.
     read({ u, panel, shown, reading }, x, top = null) {
       const { spec } = this;
       const unit = (panel.y ?? spec.y).unit;
@@ -322,7 +322,7 @@
         reading.replaceChildren(...parts);
         return;
       }
-      // A step shows the value of its end: samples are of the time before them.
+      // A step shows the value at its end: a sample describes the time before it.
       const held = spec.step && spec.group !== "time";
       let i = before(panel.x, x);
       if (spec.step && spec.group === "time") i = Math.min(panel.x.length - 1, i + (panel.x[i] < x || i < 0 ? 1 : 0));
@@ -364,7 +364,7 @@
         over.addEventListener("mousedown", (event) => (down = event.clientX));
         over.addEventListener("mouseup", (event) => {
           if (Math.abs(event.clientX - down) > 3) return;
-          // A click leaves one curve alone, another brings the rest back.
+          // A click leaves one curve alone; a second click brings the other curves back.
           this.only = this.only ? null : (this.near ?? null);
           this.build();
           this.said.textContent = this.only ? `Only ${this.only}; click again for all.` : "";
@@ -403,7 +403,7 @@
       addEventListener("mouseup", up);
     }
 
-    // One finger reads and pans, two zoom; up and down scrolls the page.
+    // One finger reads values and pans, two fingers zoom; a vertical move scrolls the page.
     touch(u, over) {
       const fingers = new Map();
       over.addEventListener("pointerdown", (event) => {
@@ -440,7 +440,7 @@
   document.documentElement.classList.add("moving");
   if (places.length)
     (places[1] ?? places[0]).before(element("p", { id: "moving-hint", class: "hint" }, HINT));
-  // What is far below the window waits until it comes near.
+  // A figure far below the window is drawn when it comes near.
   const near = new IntersectionObserver((seen) => {
     for (const { isIntersecting, target } of seen) {
       if (!isIntersecting) continue;
@@ -449,7 +449,7 @@
     }
   }, { rootMargin: "600px" });
   for (const place of places) near.observe(place);
-  // Then the rest, so that nothing moves under a reader who scrolls.
+  // Then all other figures, so that nothing moves while a reader scrolls.
   const rest = () => {
     const place = places.find((one) => !made.has(one));
     if (!place) return;

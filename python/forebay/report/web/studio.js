@@ -1,5 +1,5 @@
-// The studio's page: it holds a state as texts, sends it when something moves, and draws what
-// comes back. All that is computed is computed by the server.
+// The studio's page: it holds a state as texts, sends it when a control moves, and draws the
+// answer. The server computes everything.
 
 import { redraw } from "./charts.js";
 import { field, group, make, number } from "./controls.js";
@@ -22,13 +22,13 @@ let answered = 0;
 let waiting = null;
 let pictures = null;
 let live = null;
-/** When each state was asked for, until its picture is there. */
+/** The time at which each state was sent, until its figures are drawn. */
 const asked = new Map();
 /** Milliseconds from a move to the packets' new curve, the latest 500. */
 const latencies = [];
 window.studio = { latencies, state: () => ({ ...texts }), sent: () => sent };
 
-// --- talking -----------------------------------------------------------------------------------
+// --- messages ----------------------------------------------------------------------------------
 
 function connect() {
   socket = new WebSocket(new URL("socket", location.href.split("#")[0]).href.replace(/^http/, "ws"));
@@ -45,7 +45,7 @@ function hear(message) {
   if (message.kind === "python") return copy(message.text, "Python is in the clipboard.");
   if (message.kind === "live") return live?.hear(message);
   if (message.kind === "steered") return tell(message.message, Boolean(message.message));
-  // An answer that belongs to no state has 0.
+  // An answer without a state has the number 0.
   if (message.n && message.n < answered) return undefined;
   answered = message.n || answered;
   if (message.kind === "error") return wrong(message);
@@ -59,7 +59,7 @@ function hear(message) {
     root.dataset.shown = message.n;
     const since = asked.get(message.n);
     for (const n of asked.keys()) if (n <= message.n) asked.delete(n);
-    // uPlot draws in a microtask; the next frame has it on the screen.
+    // uPlot draws in a microtask; the next frame shows the drawing.
     requestAnimationFrame(() => {
       if (!performance.getEntriesByName("first-picture").length) performance.mark("first-picture");
       if (since !== undefined) {
@@ -71,7 +71,7 @@ function hear(message) {
   return undefined;
 }
 
-/** Sends the newest state, once in a frame however much moves. */
+/** Sends the newest state, at most once in a frame. */
 function send() {
   if (waiting !== null) return;
   const since = performance.now();
@@ -130,7 +130,7 @@ function accepted(message) {
   laws = message.laws;
   tell("");
   for (const it of Object.values(fields)) it.wrong(false);
-  // What was typed meanwhile is newer.
+  // A text that was typed in the meantime is newer.
   if (message.n === sent && waiting === null) {
     texts = { ...message.texts };
     build();
@@ -158,7 +158,7 @@ function tell(text, bad = false) {
 
 function moved(done, keys) {
   if (done) {
-    // Back undoes: the state before this one is an entry of its own.
+    // The browser's Back undoes: the former state is an entry of its history.
     history.pushState(null, "", location.href);
   }
   if (keys) show();
@@ -214,7 +214,7 @@ function law(side, move) {
     for (const it of [...target, ...goals, ...rest]) {
       const key = `${side}.${it.key}`;
       const made = field(it, key, (changed, text, done) => {
-        // A gain that is moved by hand is no longer the design's; all others stay as they were.
+        // A gain that is moved by hand no longer follows the design; the other gains keep their values.
         const ruled = laws[side]?.params ?? {};
         if (texts[`${side}.by`] === "design" && it.key in ruled && it.key !== chosen.target) {
           take(side);
@@ -236,7 +236,7 @@ function law(side, move) {
   return make("fieldset", { class: `law side-${side}` }, ...children);
 }
 
-/** Where gains come from. */
+/** The choice of gains by design or by hand. */
 function by(side, chosen) {
   const name = `by-${side}`;
   const options = [["design", "by design"], ["hand", "by hand"]].map(([value, words]) => {
@@ -283,7 +283,7 @@ function choose(side, kind) {
   delete texts[`${side}.by`];
   texts[side] = kind;
   const now = hello.byName[kind];
-  // The same set-point, for a comparison that means something.
+  // The same set-point, for a meaningful comparison.
   const other = side === "b" ? texts[`a.${hello.byName[texts.a]?.target}`] : undefined;
   const wanted = target ?? other;
   const control = now?.params.find((it) => it.key === now.target);
@@ -318,7 +318,7 @@ function point() {
   pictures?.point(number(texts.flows, limits.flows), number(texts.rtt, limits.rtt));
 }
 
-// --- what one does with it ---------------------------------------------------------------------
+// --- actions -----------------------------------------------------------------------------------
 
 function download(text) {
   const link = make("a", { download: "studio.toml" });
@@ -336,7 +336,7 @@ async function copy(text, words) {
     await navigator.clipboard.writeText(text);
     tell(words);
   } catch {
-    // Where the browser keeps the clipboard to itself, the text can be taken by hand.
+    // If the browser denies access to the clipboard, the text can be copied by hand.
     const area = make("textarea", { readonly: true, rows: 12, "aria-label": "To copy" });
     area.value = text;
     const box = make("dialog", {}, area, make("form", { method: "dialog" }, make("button", {}, "Close")));

@@ -1,6 +1,6 @@
 "use strict";
 // Tables that sort by a column: a click on its heading, or Enter on its button. Texts such as
-// "0.54 ± 0.12" sort by their first number; what has none stands last, in either direction.
+// "0.54 ± 0.12" sort by their first number; texts without a number come last, in both directions.
 (() => {
   const NOT = "table.words, table.sides";
 
@@ -44,7 +44,7 @@
     }
   };
 
-  // Columns to choose: at first those that have room, so that nothing scrolls sideways.
+  // A choice of columns: at first those that fit, so that nothing scrolls sideways.
   const choose = (table) => {
     const frame = table.parentElement;
     const heads = [...table.rows[0].cells];
@@ -73,7 +73,7 @@
     choice.append(summary, ...boxes.slice(1));
     frame.after(choice);
     fit();
-    // On paper there is room for all, and no choice.
+    // Paper has room for all columns, and no choice.
     addEventListener("beforeprint", () => heads.forEach((_, column) => show(column, true)));
     addEventListener("afterprint", () => boxes.forEach((label, column) => show(column, label.firstChild.checked)));
   };

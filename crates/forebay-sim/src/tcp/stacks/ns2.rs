@@ -11,7 +11,7 @@ pub use reno::Reno;
 pub use sack::Sack;
 
 use forebay_aqm::Ecn;
-use forebay_units::Time;
+use forebay_units::{Span, Time};
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,
@@ -23,6 +23,9 @@ use rto::RtoEstimator;
 
 /// Duplicate ACKs that trigger fast retransmit (RFC 5681 section 3.2).
 const DUP_ACKS: u32 = 3;
+
+/// The number of no packet: that of a measurement that is not under way.
+const NOT_TIMED: u32 = u32::MAX;
 
 /// The last event that changed the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +81,14 @@ pub struct Agent<C> {
     dup_acks: u32,
     /// Inflation of the window during fast recovery.
     inflation: u32,
-    /// The packet whose round trip is being measured, if any; one at a time, by Karn's algorithm.
-    timed: Option<u32>,
+    /// The packet whose round trip is being measured, one at a time, by Karn's algorithm;
+    /// [`NOT_TIMED`] if there is none.
+    timed: u32,
     /// The time at which that packet was sent.
     timed_at: Time,
     rto: RtoEstimator,
+    /// The retransmission timeout of `rto`, which every ACK reads and few change.
+    timeout: Span,
     action: WindowAction,
     /// True if a SYN was lost, so that the window after the handshake is 1 (RFC 5681 section 3.1).
     syn_lost: bool,
@@ -109,7 +115,10 @@ impl<L: LossRecovery, C: CongestionControl> TcpSender for Ns2<L, C> {
             Agent {
                 inflation: old.inflation,
                 syn_lost: old.syn_lost,
-                timed: old.timed.map(|_| 0),
+                timed: match old.timed {
+                    NOT_TIMED => NOT_TIMED,
+                    _ => 0,
+                },
                 timed_at: old.timed_at,
                 ..fresh
             }
@@ -146,15 +155,17 @@ impl<L: LossRecovery, C: CongestionControl> TcpSender for Ns2<L, C> {
 
 impl<C: CongestionControl> Agent<C> {
     fn new(connection: Connection, config: &Config, phase: f64) -> Agent<C> {
+        let rto = RtoEstimator::new(phase);
         Agent {
             connection,
             congestion: C::new(config),
             recover: 1,
             dup_acks: 0,
             inflation: 0,
-            timed: None,
+            timed: NOT_TIMED,
             timed_at: Time::ZERO,
-            rto: RtoEstimator::new(phase),
+            timeout: rto.timeout(config.min_rto),
+            rto,
             action: WindowAction::None,
             syn_lost: false,
             ecn_at_one: false,
@@ -177,14 +188,14 @@ impl<C: CongestionControl> Agent<C> {
             if self.action != WindowAction::Ecn {
                 self.reduce_ssthresh(Indication::Timeout, step.config);
             }
-            self.rto.back_off(step.config.min_rto);
+            self.back_off(step.config);
         }
         self.congestion.set_cwnd(1.0);
         self.congestion.on_timeout(step.now, self.connection.next);
         self.connection.cwr_pending = true;
         self.action = WindowAction::Timeout;
         self.arm_timer(step);
-        self.timed = None;
+        self.timed = NOT_TIMED;
         // Go back to the first packet not acknowledged.
         self.connection.next = self.connection.una;
     }
@@ -199,7 +210,7 @@ impl<C: CongestionControl> Agent<C> {
         if self.congestion.cwnd() <= 1.0 {
             // The window cannot shrink further, so the timeout grows (RFC 3168 section 6.1.2).
             if self.ecn_at_one {
-                self.rto.back_off(step.config.min_rto);
+                self.back_off(step.config);
             }
             self.ecn_at_one = true;
         } else {
@@ -214,14 +225,15 @@ impl<C: CongestionControl> Agent<C> {
         self.dup_acks = 0;
         let delivered_pkts = ack.next - self.connection.una;
         self.advance(ack.next);
-        let timed = self.timed.is_some_and(|timed| ack.next > timed);
+        let timed = ack.next > self.timed;
         if timed {
             if !(self.ecn_at_one && ack.ece) {
                 self.rto.reset_backoff();
                 self.ecn_at_one = false;
             }
-            self.timed = None;
+            self.timed = NOT_TIMED;
             self.rto.update(self.timed_at, step.now);
+            self.timeout = self.rto.timeout(step.config.min_rto);
         }
         self.congestion.on_ack(&AckSample {
             now: step.now,
@@ -347,8 +359,8 @@ impl<C: CongestionControl> Agent<C> {
         step.send(connection, segment);
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
-            if self.timed.is_none() {
-                self.timed = Some(seq);
+            if self.timed == NOT_TIMED {
+                self.timed = seq;
                 self.timed_at = step.now;
             }
         } else {
@@ -368,22 +380,34 @@ impl<C: CongestionControl> Agent<C> {
     /// Restarts the timer and abandons the current measurement, before a retransmission.
     fn restart_timer(&mut self, step: &SenderStep) {
         self.arm_timer(step);
-        self.timed = None;
+        self.timed = NOT_TIMED;
     }
 
     /// Abandons the current measurement if a partial ACK covers the timed packet, and ends the
     /// backoff.
-    fn end_measurement(&mut self, ack_next: u32) {
-        if self.timed.is_some_and(|timed| ack_next > timed) {
-            self.timed = None;
-            self.rto.reset_backoff();
+    fn end_measurement(&mut self, ack_next: u32, config: &Config) {
+        if ack_next > self.timed {
+            self.timed = NOT_TIMED;
+            self.end_backoff(config);
         }
+    }
+
+    /// Doubles the timeout.
+    fn back_off(&mut self, config: &Config) {
+        self.rto.back_off(config.min_rto);
+        self.timeout = self.rto.timeout(config.min_rto);
+    }
+
+    /// Ends the backoff of the timeout.
+    fn end_backoff(&mut self, config: &Config) {
+        self.rto.reset_backoff();
+        self.timeout = self.rto.timeout(config.min_rto);
     }
 
     /// Restarts the retransmission timer.
     #[inline(always)]
     fn arm_timer(&mut self, step: &SenderStep) {
-        self.connection.timer_due = step.now + self.rto.timeout(step.config.min_rto);
+        self.connection.timer_due = step.now + self.timeout;
     }
 
     /// Restarts the retransmission timer, or stops it if there is nothing to wait for.

@@ -17,7 +17,7 @@ static __always_inline int law_arrival(const struct law_config *config, struct l
 	__s64 wanted;
 
 	if (!overflow || packet->marks || config->count_drops) {
-		/* e-avq eq. (1) from one arrival to the next, where λ·Δt is this packet. */
+		/* Equation (1) of the E-AVQ paper from one arrival to the next, where λ·Δt is this packet. */
 		wanted = virtual_served(fb_part(queue->rate, config->gamma),
 					queue->now_ns - state->last_ns);
 		state->last_ns = queue->now_ns;

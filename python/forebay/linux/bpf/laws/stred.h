@@ -2,7 +2,7 @@
 #include "../estimate.h"
 #include "../red.h"
 
-/* Of the design (staqm appendix D): cos_margin, sin_margin and crossover in units of 2^-30; slope: factor
+/* Numbers of the design (appendix D of the self-tuning paper): cos_margin, sin_margin and crossover in units of 2^-30; slope: factor
  * 4·(max_th − min_th)·2^32/R; weight: factor packet·2^36/R, for bytes and nanoseconds. */
 #define LAW_CONFIG(FIELD)                                                                        \
 	RED_CONFIG(FIELD) ESTIMATE_CONFIG(FIELD) FIELD(cos_margin) FIELD(sin_margin) FIELD(crossover) \

@@ -83,7 +83,7 @@ impl NewReno {
             agent.arm_timer(step);
         }
         agent.advance(ack.next);
-        agent.end_measurement(ack.next);
+        agent.end_measurement(ack.next, step.config);
         agent.transmit(ack.next, step);
     }
 }

@@ -6,8 +6,9 @@ use forebay_units::{Span, Time};
 
 /// Resolution of the clock that measures round trips.
 const TICK: Span = Span::from_millis(10);
-/// Timeout before the first measurement, as in ns-2.35 (RFC 2988 section 2.1).
-const INITIAL_RTO: Span = Span::from_secs(3);
+/// Timeout before the first measurement in ticks, which are 3 s, as in ns-2.35 (RFC 2988 section
+/// 2.1).
+const INITIAL_RTO_TICKS: u32 = 300;
 const MAX_RTO: Span = Span::from_secs(60);
 
 /// The smoothed round-trip time and its deviation, as integers in ticks. The first has 3 bits after
@@ -16,11 +17,12 @@ const MAX_RTO: Span = Span::from_secs(60);
 pub struct RtoEstimator {
     srtt: i32,
     rttvar: i32,
-    /// srtt + 4·rttvar, before the minimum and the backoff.
-    base: Span,
+    /// srtt + 4·rttvar in ticks, before the minimum and the backoff. 32 bits, like those of the phase,
+    /// keep the sender's state within two cache lines.
+    base_ticks: u32,
     backoff: u32,
     /// Phase of this host's clock in ns. A measurement counts ticks, so that the phase decides how
-    /// it is rounded. 32 bits keep the sender's state within two cache lines.
+    /// it is rounded.
     phase_nanos: u32,
 }
 
@@ -31,7 +33,7 @@ impl RtoEstimator {
             srtt: 0,
             // ns-2's rttvar_init_ of 12 s matters only until the first measurement.
             rttvar: 0,
-            base: INITIAL_RTO,
+            base_ticks: INITIAL_RTO_TICKS,
             backoff: 1,
             phase_nanos: whole_u32(phase * TICK.as_nanos() as f64),
         }
@@ -52,7 +54,7 @@ impl RtoEstimator {
             self.srtt = (self.srtt + delta).max(1);
             self.rttvar = (self.rttvar + delta.abs() - (self.rttvar >> 2)).max(1);
         }
-        self.base = u64::from((((self.rttvar << 3) + self.srtt) >> 3).cast_unsigned()) * TICK;
+        self.base_ticks = (((self.rttvar << 3) + self.srtt) >> 3).cast_unsigned();
     }
 
     /// Ends the backoff, after the acknowledgement of new data that had been sent once.
@@ -81,7 +83,7 @@ impl RtoEstimator {
     /// Returns the retransmission timeout, with the minimum and the backoff.
     #[inline]
     pub fn timeout(&self, min_rto: Span) -> Span {
-        let floored = self.base.max(min_rto);
+        let floored = (u64::from(self.base_ticks) * TICK).max(min_rto);
         (floored * u64::from(self.backoff)).clamp(2 * TICK, MAX_RTO.max(min_rto))
     }
 }

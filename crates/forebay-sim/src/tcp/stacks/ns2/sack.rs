@@ -213,7 +213,7 @@ impl Sack {
             self.update(ack);
             self.pipe -= 1;
             agent.arm_timer(step);
-            agent.rto.reset_backoff();
+            agent.end_backoff(step.config);
         } else if self.update(ack) {
             agent.dup_acks += 1;
         }
