@@ -5,6 +5,7 @@ Its dependencies are loaded inside the command, so that other commands stay quic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from forebay.cli.invocation import Invocation, print_errors, result_name, stoppe
 
 if TYPE_CHECKING:
     from forebay._native import Plan
+    from forebay.experiment.execution import Execution
     from forebay.experiment.result import Result
     from forebay.report.drawing_pool import DrawingPool
     from forebay.report.pages import ReportFigures
@@ -72,10 +74,7 @@ def run(
         load = partial(_prepare_report, pool, source.plan) if is_drawn else None
         (executed,) = call.executed([source], making, samples=samples, meanwhile=load)
         if call.as_json:
-            for finished in executed.runs:
-                print(result_files.line(source.plan, finished, engine, metrics))
-            # Without --json, these remarks are among the warnings below the table.
-            print_errors(f"{text}." for text in result_files.remarks(source.plan.points))
+            _print_lines(source.plan, executed, engine, metrics)
         interrupted = executed.interrupted
         if executed.runs and samples:
             from forebay.experiment.result import Result
@@ -90,6 +89,16 @@ def run(
         raise typer.Exit(signals.status())
     if call.folder is not None and is_drawn:
         call.show(call.folder / result_files.REPORT)
+
+
+def _print_lines(plan: Plan, executed: Execution, engine: str, metrics: Sequence[str]) -> None:
+    """Print an object of JSON for each run, and remarks on standard error."""
+    from forebay.report import result_files
+
+    for finished in executed.runs:
+        print(result_files.line(plan, finished, engine, metrics))
+    # Without --json, these remarks are among the warnings below the table.
+    print_errors(f"{text}." for text in result_files.remarks(plan.points))
 
 
 def _prepare_report(pool: DrawingPool, plan: Plan) -> None:
@@ -119,10 +128,8 @@ def _keep(
 
     Parameters
     ----------
-    result : Result
-        The runs.
-    call : Invocation
-        The folder of the result, and whether JSON was printed.
+    result, call : Result, Invocation
+        The runs, the folder of the result, and whether JSON was printed.
     flent : Path or None
         Folder for data files of flent.
     pool : DrawingPool, optional
@@ -130,13 +137,8 @@ def _keep(
     ended_early : bool
         True if the runs were interrupted: a user who stops a command does not wait for tables and
         figures of thousands of runs.
-
-    Returns
-    -------
-    bool
-        True if writing was interrupted.
     """
-    from forebay.report import result_files, tables
+    from forebay.report import result_files
 
     if flent is not None:
         from forebay.experiment import flent as data_files
@@ -157,12 +159,7 @@ def _keep(
             if not _write_tables(result, out, ended_early=ended_early):
                 return True
         if not call.as_json:
-            screen = options.console()
-            tables.results(screen, result)
-            if result.from_store < len(result.runs):
-                screen.print(tables.cost(result))
-            if result.from_store:
-                screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
+            _print_tables(result)
         if report and not is_drawn:
             with progress.bar(unit="figures") as watch:
                 result_files.write_report(result, out, watch, figures)
@@ -173,6 +170,18 @@ def _keep(
         return True
     call.tell(*("Report", out / result_files.REPORT) if report else ("Tables", out))
     return False
+
+
+def _print_tables(result: Result) -> None:
+    """Print the results, what they cost, and how many runs came from the store."""
+    from forebay.report import tables
+
+    screen = options.console()
+    tables.results(screen, result)
+    if result.from_store < len(result.runs):
+        screen.print(tables.cost(result))
+    if result.from_store:
+        screen.print(f"{result.from_store} of {len(result.runs)} runs came from the store")
 
 
 def _begun_figures(result: Result, pool: DrawingPool) -> ReportFigures | None:
