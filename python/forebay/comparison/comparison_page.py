@@ -297,5 +297,5 @@ def differences(comparison: ResultComparison) -> Plot:
 
 
 def _series(comparison: ResultComparison, line: MetricDifference) -> str:
-    laws = " and ".join(dict.fromkeys(line.laws))
+    laws = " and ".join(map(title_of, dict.fromkeys(line.laws)))
     return f"{laws}, {line.point}" if comparison.apart else laws

@@ -4,7 +4,8 @@ Results come in from other rooms, and words and pictures are made here. A module
 matplotlib, so other rooms import it only in the method that draws.
 
 A figure is data first. A function such as `over_time.queue` computes a `sheet.Sheet`: panels of
-curves and bands on labelled axes.
+curves and bands on labelled axes. Data can be drawn in another process, so that the figures of a
+report are drawn on several cores while the tables are written (`drawing_pool`).
 
     Result ──▶ Sheet ──▶ drawing.draw ─────────▶ Plot (PNG, SVG, PDF)
                  └─────▶ moving.moving_figures ─▶ numbers for web/report.js
