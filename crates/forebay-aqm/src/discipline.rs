@@ -366,3 +366,21 @@ pub(crate) mod testing {
         (site, LawFactory::new(Arc::new(make), 1, "law"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MurmurHash3's fmix64, computed with Python's integers.
+    #[test]
+    fn the_hash_is_the_finalizer_of_murmur_hash_3() {
+        for (x, hash) in [
+            (0, 0),
+            (1, 0xb456_bcfc_34c2_cb2c),
+            (0x0123_4567_89ab_cdef, 0x87cb_fbfe_8902_2cea),
+            (u64::MAX, 0x64b5_720b_4b82_5f21),
+        ] {
+            assert_eq!(mix(x), hash, "{x:x}");
+        }
+    }
+}

@@ -74,3 +74,42 @@ impl<H: Copy> Packet for HeldPacket<H> {
         self.marked = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_sees_the_fields_of_the_header() {
+        let mut packet = HeldPacket {
+            hosts: (3, 4),
+            dscp: 46,
+            traffic: Some(2),
+            tcp: false,
+            ..HeldPacket::new("handle", 7, 1500, Ecn::Ect1)
+        };
+        assert_eq!((packet.flow(), packet.bytes()), (7, 1500));
+        assert_eq!((packet.hosts(), packet.traffic()), ((3, 4), Some(2)));
+        assert_eq!(
+            (packet.dscp(), packet.ecn(), packet.tcp()),
+            (46, Ecn::Ect1, false)
+        );
+        packet.clear_dscp();
+        packet.set_ce();
+        assert_eq!(
+            (packet.dscp(), packet.ecn(), packet.marked),
+            (0, Ecn::Ce, true)
+        );
+        assert_eq!((packet.handle, packet.bytes()), ("handle", 1500));
+    }
+
+    #[test]
+    fn a_packet_is_unmarked_and_of_a_tcp_flow_with_hosts_of_its_own() {
+        let packet = HeldPacket::new((), 7, 40, Ecn::NotEct);
+        assert_eq!(
+            (packet.hosts(), packet.traffic(), packet.dscp()),
+            ((7, 7), None, 0)
+        );
+        assert!(packet.tcp() && !packet.marked);
+    }
+}

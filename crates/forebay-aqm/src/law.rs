@@ -376,3 +376,85 @@ pub trait FluidLaw {
         classic
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view() -> QueueView {
+        // 30 packets of 500 bytes at 8 Mbit/s.
+        QueueView::busy(30, 500, 100, Rate::from_bps(8_000_000))
+    }
+
+    fn site() -> Site {
+        Site {
+            rate: Rate::from_bps(1),
+            buffer_pkts: 100.0,
+            packet: Bytes(1000),
+        }
+    }
+
+    /// Each of n arrivals moves the average by the weight of its distance to the queue, which rises
+    /// evenly from the first to the last length.
+    #[test]
+    fn an_average_over_a_step_is_that_of_its_arrivals_one_by_one() {
+        for weight in [1e-6, 0.002, 0.3, 0.999, 1.0] {
+            for arrivals in [0, 1, 2, 7, 1000] {
+                for queue_pkts in [[20.0, 50.0], [50.0, 20.0], [30.0, 30.0]] {
+                    let step = FluidStep {
+                        end: Time::from_nanos(1_000_000),
+                        queue_pkts,
+                        arrivals,
+                        departures: 3,
+                        missed: 0,
+                        packet: PacketMeta {
+                            flow: 0,
+                            bytes: 500,
+                            ecn: Ecn::NotEct,
+                            signal: Signal::Drop,
+                            tcp: true,
+                            sojourn: Span::ZERO,
+                        },
+                        view: view(),
+                    };
+                    let [first, last] = queue_pkts;
+                    let mut average = 12.0;
+                    for i in 1..=arrivals {
+                        let queue = first + (last - first) * f64::from(i) / f64::from(arrivals);
+                        average += weight * (queue - average);
+                    }
+                    let actual = step.averaged(12.0, weight);
+                    assert!(
+                        (actual - average).abs() < 1e-8,
+                        "{weight} {arrivals}: {actual} {average}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_law_counts_packets_or_bytes_in_units_of_the_usual_packet() {
+        let (packets, bytes) = (Scale::new(&site(), false), Scale::new(&site(), true));
+        assert_eq!(
+            (packets.queue_pkts(&view()), bytes.queue_pkts(&view())),
+            (30.0, 15.0)
+        );
+        assert_eq!(
+            (packets.packet_pkts(1500), bytes.packet_pkts(1500)),
+            (1.0, 1.5)
+        );
+    }
+
+    /// At 8 Mbit/s a packet of 1000 bytes takes a millisecond; the rate is that of the link now, and
+    /// not that of the site.
+    #[test]
+    fn a_target_is_converted_at_the_current_rate() {
+        let mut target = Target::new(SetPoint::Packets(25.0), &site());
+        assert_eq!(target.pkts(&view()), 25.0);
+        assert_eq!(target.delay(&view()), Span::from_millis(25));
+        assert!(target.move_to(SetPoint::Delay(Span::from_millis(40))));
+        assert_eq!(target.pkts(&view()), 40.0);
+        assert_eq!(target.delay(&view()), Span::from_millis(40));
+    }
+}

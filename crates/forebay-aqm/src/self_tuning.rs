@@ -226,3 +226,140 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
         out("flows", point.flows());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_units::{Bytes, Rate};
+
+    use super::*;
+    use crate::law::{Ecn, Signal};
+
+    /// A design of a law that always signals 2 % of the packets.
+    struct Constant;
+
+    impl Design<()> for Constant {
+        fn probability(&self, _law: &()) -> f64 {
+            0.02
+        }
+        fn apply(&self, _point: &OperatingPoint, _law: &mut ()) {}
+        fn state(&self, _law: &()) -> Option<State> {
+            None
+        }
+    }
+
+    const SITE: Site = Site {
+        rate: Rate::from_bps(8_000_000),
+        buffer_pkts: 100.0,
+        packet: Bytes(1000),
+    };
+
+    fn estimation() -> Estimation {
+        Estimation {
+            interval: Span::from_millis(10),
+            capacity_time: Span::from_millis(40),
+            load_time: Span::from_millis(20),
+            tune_after: Span::from_secs(20),
+        }
+    }
+
+    fn view() -> QueueView {
+        QueueView::busy(10, 1000, 100, SITE.rate)
+    }
+
+    fn packet(tcp: bool) -> PacketMeta {
+        PacketMeta {
+            flow: 0,
+            bytes: 1000,
+            ecn: Ecn::NotEct,
+            signal: Signal::Drop,
+            tcp,
+            sojourn: Span::ZERO,
+        }
+    }
+
+    /// Returns the estimates of capacity and load after an interval of 10 ms, from 1000 packets/s
+    /// and a load of 0.05, in which one packet of TCP leaves at first and `then` happens.
+    fn estimated(then: impl Fn(&mut dyn Tuner<()>)) -> (f64, f64) {
+        let start = OperatingPoint::of_flows(5.0, 0.1, 1000.0);
+        let mut tuner = SelfTuning::new(Constant, estimation(), &start, Scale::new(&SITE, false));
+        let tuner: &mut dyn Tuner<()> = &mut tuner;
+        tuner.departure(Time::ZERO, &packet(true));
+        then(tuner);
+        tuner.tick(&view(), Time::from_nanos(10_000_000), &mut ());
+        let (mut capacity, mut load) = (0.0, 0.0);
+        tuner.probe(&mut |name, value| match name {
+            "capacity_pkts_per_s" => capacity = value,
+            "load" => load = value,
+            _ => {}
+        });
+        (capacity, load)
+    }
+
+    /// Six packets in 10 ms are 600 packets/s, and the filter moves by 1 − e^{−10/40} of the
+    /// distance from 1000. A probability of 2 % is a load of √0.01, approached by 1 − e^{−10/20}.
+    #[test]
+    fn a_fluid_step_counts_like_its_packets() {
+        let step = |departures, tcp| FluidStep {
+            end: Time::from_nanos(10_000_000),
+            queue_pkts: [10.0, 10.0],
+            arrivals: 5,
+            departures,
+            missed: 0,
+            packet: packet(tcp),
+            view: view(),
+        };
+        let after = |pkts_per_s: f64| 1000.0 + (1.0 - (-0.25_f64).exp()) * (pkts_per_s - 1000.0);
+        let one_by_one = estimated(|tuner| {
+            for k in 1..=5 {
+                tuner.departure(Time::from_nanos(1_000_000 * k), &packet(true));
+            }
+        });
+        let at_once = estimated(|tuner| tuner.take_fluid(&step(5, true), &mut ()));
+        assert_eq!(at_once, one_by_one);
+        assert!((at_once.0 - after(600.0)).abs() < 1e-9, "{at_once:?}");
+        let load = 0.05 + (1.0 - (-0.5_f64).exp()) * (0.1 - 0.05);
+        assert!((at_once.1 - load).abs() < 1e-12, "{at_once:?}");
+        // Packets that do not belong to TCP, and a step without departures, add nothing.
+        for nothing in [step(5, false), step(0, true)] {
+            let (capacity, _) = estimated(|tuner| tuner.take_fluid(&nothing, &mut ()));
+            assert!((capacity - after(100.0)).abs() < 1e-9, "{capacity}");
+        }
+        let (capacity, _) = estimated(|tuner| tuner.departure(Time::ZERO, &packet(false)));
+        assert!((capacity - after(100.0)).abs() < 1e-9, "{capacity}");
+    }
+
+    #[test]
+    fn the_time_constant_of_the_capacity_is_at_least_four_intervals_in_fixed_point() {
+        let rtt = Span::from_millis(100);
+        assert!(estimation().twin_config(rtt, &SITE).is_ok());
+        let shorter = Estimation {
+            capacity_time: Span::from_micros(39_999),
+            ..estimation()
+        };
+        let error = shorter.twin_config(rtt, &SITE).unwrap_err();
+        assert_eq!(error.key, "capacity_time");
+    }
+
+    #[test]
+    fn the_round_trip_time_is_at_least_a_millisecond_in_fixed_point() {
+        let config = |rtt| estimation().twin_config(rtt, &SITE);
+        assert!(config(Span::from_millis(1)).is_ok());
+        assert_eq!(config(Span::from_micros(999)).unwrap_err().key, "rtt");
+    }
+
+    /// 400 packets are in flight at 100 ms and 4000 packets/s: four flows a packet are 1600.
+    #[test]
+    fn the_load_is_less_than_four_flows_per_packet_in_fixed_point() {
+        let state = |flows| {
+            let start = OperatingPoint::of_flows(flows, 0.1, 4000.0);
+            estimation().twin_state(&start, &SITE)
+        };
+        assert!(state(1599.0).is_ok());
+        let error = state(1600.0).unwrap_err();
+        assert_eq!(error.key, "flows");
+        assert!(
+            error.expected.starts_with("less than 1600.0000 flows"),
+            "{error}"
+        );
+    }
+}

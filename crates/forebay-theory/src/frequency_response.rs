@@ -823,6 +823,21 @@ mod tests {
         }
     }
 
+    /// e^x − 1 is x + x²/2 + x³/6 + … close to zero, where the difference would lose digits.
+    #[test]
+    fn the_exponential_minus_one_is_accurate_for_large_and_small_numbers() {
+        for (re, im) in [(1.0, 0.0), (0.0, 1.0), (-0.7, 0.3), (0.4, -2.0)] {
+            let direction = Complex64::new(re, im);
+            closer(exp_m1(direction), direction.exp() - ONE, 1e-14);
+            let x = 1e-5 * direction;
+            closer(
+                exp_m1(x),
+                x * (ONE + x / 2.0 * (ONE + x / 3.0 * (ONE + x / 4.0))),
+                1e-15,
+            );
+        }
+    }
+
     #[test]
     fn the_number_of_terms_is_between_zero_and_a_million() {
         assert_eq!(term_count(-1.0), 0);

@@ -459,6 +459,28 @@ mod tests {
         );
     }
 
+    /// A region with less than 2 % of the window is constant, and adds no slow modes.
+    #[test]
+    fn a_region_of_cubic_with_a_negligible_share_does_not_move() {
+        let (mut curve, mut friendly) = (0, 0);
+        for k in 0..200 {
+            let rtt_s = 0.002 * 1.03_f64.powi(k);
+            let share = cubic_share(0.02, rtt_s);
+            let motion = WindowLaw::Cubic.motion(0.02, rtt_s);
+            let (on_curve, in_friendly) = (motion.c[3] != 0.0, motion.b[0] != 0.0);
+            assert_eq!(
+                (on_curve, in_friendly),
+                (share >= 0.02, share <= 0.98),
+                "{share}"
+            );
+            (curve, friendly) = (
+                curve + i32::from(!on_curve),
+                friendly + i32::from(!in_friendly),
+            );
+        }
+        assert!(curve > 10 && friendly > 10, "{curve} {friendly}");
+    }
+
     #[cfg(feature = "loops")]
     mod responses {
         use super::*;
