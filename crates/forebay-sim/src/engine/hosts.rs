@@ -127,15 +127,8 @@ impl FarEnd<'_> {
         };
         let usual = class.packet;
         if receiver.ack_due != Time::NEVER {
-            // A delayed ACK that is due before this packet arrives is sent first.
-            if receiver.ack_due < now {
-                let due = receiver.take_due();
-                let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
-                enter(self.agenda, ack);
-            }
-            if receiver.ends_run(&packet, &config.acks) {
-                receiver.end_compression();
-                let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
+            if let Some(at) = receiver.ack_before(now, &packet, &config.acks) {
+                let ack = send_ack(at, packet.flow, receiver, config, usual, pair, self.blocks);
                 enter(self.agenda, ack);
             }
         }
