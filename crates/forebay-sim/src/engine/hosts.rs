@@ -284,8 +284,7 @@ impl Hosts {
             config,
             now,
             link: Uplink {
-                flow,
-                usual: &class.packet,
+                usual: class.packet.of_flow(flow),
                 pair: &mut self.network.pairs[route.pair.index()],
                 arrivals: &mut self.arrivals,
             },
@@ -376,15 +375,9 @@ fn send_ack(
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
-    let template = usual.without_data().without_traffic();
+    let template = usual.of_flow(flow).without_data().without_traffic();
     let flags = Flags::of_ack(receiver.echo());
-    let mut ack = template.numbered(
-        flow,
-        receiver.next(),
-        receiver.connection(),
-        Ecn::NotEct,
-        flags,
-    );
+    let mut ack = template.numbered(receiver.next(), receiver.connection(), Ecn::NotEct, flags);
     if config.sack || config.counts_marks {
         let held = if config.sack { receiver.blocks() } else { &[] };
         let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
