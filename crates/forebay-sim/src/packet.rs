@@ -215,19 +215,21 @@ impl PackedPacket {
         flags_and_class > u64::from(u8::MAX) || self.unpack().traffic_class.ecn() == Ecn::Ce
     }
 
-    /// Returns this packet with the number `seq` of a connection of `flow`, an ECN field and flags.
-    /// This packet is the template of a traffic with TCP, which has none of these.
+    /// Returns this packet as the one of a flow with number 0.
     #[inline(always)]
-    pub fn numbered(
-        self,
-        flow: FlowId,
-        seq: u32,
-        connection: u16,
-        ecn: Ecn,
-        flags: Flags,
-    ) -> PackedPacket {
+    pub fn of_flow(self, flow: FlowId) -> PackedPacket {
         PackedPacket {
-            flow_and_seq: u64::from(flow.number()) | u64::from(seq) << 32,
+            flow_and_seq: u64::from(flow.number()),
+            ..self
+        }
+    }
+
+    /// Returns this packet with the number `seq` of a connection, an ECN field and flags. This
+    /// packet is the template of a traffic with TCP, which has none of these.
+    #[inline(always)]
+    pub fn numbered(self, seq: u32, connection: u16, ecn: Ecn, flags: Flags) -> PackedPacket {
+        PackedPacket {
+            flow_and_seq: self.flow_and_seq | u64::from(seq) << 32,
             headers: self.headers
                 | u64::from(connection) << 24
                 | u64::from(ecn as u8) << 48

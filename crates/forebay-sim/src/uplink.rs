@@ -4,7 +4,7 @@ use forebay_aqm::Ecn;
 use forebay_units::Time;
 
 use crate::events::EventQueue;
-use crate::ids::{FlowId, StationId};
+use crate::ids::StationId;
 use crate::packet::{Flags, PackedPacket};
 use crate::pair::Pair;
 
@@ -25,10 +25,8 @@ pub struct TcpSegment {
 
 /// The access link of a flow's source.
 pub struct Uplink<'a> {
-    /// The flow.
-    pub flow: FlowId,
-    /// A data packet of the traffic, with number 0.
-    pub usual: &'a PackedPacket,
+    /// A data packet of the flow with number 0.
+    pub usual: PackedPacket,
     /// The hosts of the flow.
     pub pair: &'a mut Pair,
     /// The packets on their way to a station.
@@ -44,12 +42,12 @@ impl Uplink<'_> {
         let syn = segment.seq == 0;
         let usual = match syn || segment.bare {
             true => self.usual.without_data(),
-            false => *self.usual,
+            false => self.usual,
         };
         let flags = Flags::of_tcp(segment.cwr)
             .with_push(segment.push)
             .with_bare(segment.bare);
-        let packet = usual.numbered(self.flow, segment.seq, connection, segment.ecn, flags);
+        let packet = usual.numbered(segment.seq, connection, segment.ecn, flags);
         // A packet whose access link becomes free at this very time counts as one that waited, as
         // in ns-2. It goes to the late line; on the prompt line it would delay other packets.
         let line = match self.pair.data_up >= now || syn {
@@ -69,6 +67,7 @@ pub mod testing {
 
     use super::*;
     use crate::events::LineCounts;
+    use crate::ids::FlowId;
     use crate::line::Wire;
     use crate::packet::Packet;
 
@@ -118,8 +117,7 @@ pub mod testing {
         /// Returns the link for one step of the sender.
         pub fn uplink(&mut self) -> Uplink<'_> {
             Uplink {
-                flow: FlowId::default(),
-                usual: &self.usual,
+                usual: self.usual,
                 pair: &mut self.pair,
                 arrivals: &mut self.arrivals,
             }

@@ -127,15 +127,8 @@ impl FarEnd<'_> {
         };
         let usual = class.packet;
         if receiver.ack_due != Time::NEVER {
-            // A delayed ACK that is due before this packet arrives is sent first.
-            if receiver.ack_due < now {
-                let due = receiver.take_due();
-                let ack = send_ack(due, packet.flow, receiver, config, usual, pair, self.blocks);
-                enter(self.agenda, ack);
-            }
-            if receiver.ends_run(&packet, &config.acks) {
-                receiver.end_compression();
-                let ack = send_ack(now, packet.flow, receiver, config, usual, pair, self.blocks);
+            if let Some(at) = receiver.ack_before(now, &packet, &config.acks) {
+                let ack = send_ack(at, packet.flow, receiver, config, usual, pair, self.blocks);
                 enter(self.agenda, ack);
             }
         }
@@ -291,8 +284,7 @@ impl Hosts {
             config,
             now,
             link: Uplink {
-                flow,
-                usual: &class.packet,
+                usual: class.packet.of_flow(flow),
                 pair: &mut self.network.pairs[route.pair.index()],
                 arrivals: &mut self.arrivals,
             },
@@ -383,15 +375,9 @@ fn send_ack(
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
-    let template = usual.without_data().without_traffic();
+    let template = usual.of_flow(flow).without_data().without_traffic();
     let flags = Flags::of_ack(receiver.echo());
-    let mut ack = template.numbered(
-        flow,
-        receiver.next(),
-        receiver.connection(),
-        Ecn::NotEct,
-        flags,
-    );
+    let mut ack = template.numbered(receiver.next(), receiver.connection(), Ecn::NotEct, flags);
     if config.sack || config.counts_marks {
         let held = if config.sack { receiver.blocks() } else { &[] };
         let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);

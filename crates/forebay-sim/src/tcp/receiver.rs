@@ -205,13 +205,25 @@ impl Receiver {
         }
     }
 
-    /// Returns true if a delayed ACK must leave before this packet is taken.
+    /// Returns the time at which a delayed ACK leaves, if it leaves before this packet is taken.
+    #[inline]
+    pub fn ack_before(&mut self, now: Time, packet: &Packet, acks: &AckPolicy) -> Option<Time> {
+        if self.ack_due < now {
+            return Some(self.take_due());
+        }
+        self.ends_run(packet, acks).then(|| {
+            self.end_compression();
+            now
+        })
+    }
+
+    /// Returns true if a delayed ACK must leave before this packet is taken although it is not due.
     ///
     /// That is so if the ACK covers packets with a mark and this packet has none, or the reverse
     /// (RFC 8257 section 3.2), or if this packet would push out a SACK block that the ACK has to
     /// report (`tcp_sack_new_ofo_skb`).
     #[inline]
-    pub fn ends_run(&self, packet: &Packet, acks: &AckPolicy) -> bool {
+    fn ends_run(&self, packet: &Packet, acks: &AckPolicy) -> bool {
         if self.ack_due == Time::NEVER || packet.connection != self.connection {
             return false;
         }

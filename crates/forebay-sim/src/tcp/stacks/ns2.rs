@@ -342,7 +342,6 @@ impl<C: CongestionControl> Agent<C> {
     #[inline(always)]
     fn transmit(&mut self, seq: u32, step: &mut SenderStep) {
         let connection = &mut self.connection;
-        let nothing_in_flight = connection.una == connection.max_sent;
         let in_flight_pkts = connection.max_sent - connection.una;
         self.congestion.on_sent(step.now, in_flight_pkts, false);
         let segment = TcpSegment {
@@ -357,6 +356,10 @@ impl<C: CongestionControl> Agent<C> {
             },
         };
         step.send(connection, segment);
+        let nothing_in_flight = connection.una == connection.max_sent;
+        if nothing_in_flight || connection.timer_due == Time::NEVER {
+            connection.timer_due = step.now + self.timeout;
+        }
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
             if self.timed == NOT_TIMED {
@@ -365,9 +368,6 @@ impl<C: CongestionControl> Agent<C> {
             }
         } else {
             step.resent_pkts += 1;
-        }
-        if nothing_in_flight || self.connection.timer_due == Time::NEVER {
-            self.arm_timer(step);
         }
         if step.config.pacing {
             let bytes_per_s = self.bytes_per_s(step.config);
