@@ -1,12 +1,11 @@
 //! A law at a queue: when it judges packets, and when it is told of them.
 
-use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
 use forebay_units::{Rng, Time};
 
 use crate::law::{Law, PacketMeta, QueueView, Verdict};
-use crate::laws::red::Red;
+use crate::laws::QueuedLaw;
 
 /// A law with the random stream that it draws from, as a queue calls it.
 ///
@@ -15,27 +14,10 @@ use crate::laws::red::Red;
 /// departure is judged when the packet is taken out; and a law that does not watch packets at one
 /// end is not called there. The other methods are those of [`Law`].
 pub struct LawDriver {
-    law: DrivenLaw,
+    law: QueuedLaw,
     rng: Rng,
     watches_arrivals: bool,
     watches_departures: bool,
-}
-
-/// A law at a queue. RED's code for an arrival is compiled into the queue's: it reads one property of
-/// the packet or none, so that the call and the properties would cost more than the law itself.
-enum DrivenLaw {
-    Red(Box<Red>),
-    Other(Box<dyn Law>),
-}
-
-impl DrivenLaw {
-    fn new(law: Box<dyn Law>) -> DrivenLaw {
-        if !(&*law as &dyn Any).is::<Red>() {
-            return DrivenLaw::Other(law);
-        }
-        let red = (law as Box<dyn Any>).downcast();
-        DrivenLaw::Red(red.expect("the law is RED"))
-    }
 }
 
 impl LawDriver {
@@ -44,7 +26,7 @@ impl LawDriver {
         LawDriver {
             watches_arrivals: law.watches_arrivals(),
             watches_departures: law.watches_departures(),
-            law: DrivenLaw::new(law),
+            law: QueuedLaw::new(law),
             rng,
         }
     }
@@ -90,20 +72,14 @@ impl LawDriver {
         queue: &QueueView,
         packet: impl FnOnce() -> PacketMeta,
     ) -> Verdict {
-        match &mut self.law {
-            DrivenLaw::Red(red) => red.on_enqueue(now, queue, &packet(), &mut self.rng),
-            DrivenLaw::Other(law) => law.on_enqueue(now, queue, &packet(), &mut self.rng),
-        }
+        self.law.on_enqueue(now, queue, packet, &mut self.rng)
     }
 
     /// Returns the verdict on a packet that has been taken out of the queue.
     #[inline(always)]
     pub fn depart(&mut self, now: Time, queue: &QueueView, packet: &PacketMeta) -> Verdict {
         match self.watches_departures {
-            true => match &mut self.law {
-                DrivenLaw::Red(_) => Verdict::Pass,
-                DrivenLaw::Other(law) => law.on_dequeue(now, queue, packet, &mut self.rng),
-            },
+            true => self.law.on_dequeue(now, queue, packet, &mut self.rng),
             false => Verdict::Pass,
         }
     }
@@ -113,18 +89,12 @@ impl Deref for LawDriver {
     type Target = dyn Law;
 
     fn deref(&self) -> &(dyn Law + 'static) {
-        match &self.law {
-            DrivenLaw::Red(red) => &**red,
-            DrivenLaw::Other(law) => &**law,
-        }
+        self.law.get()
     }
 }
 
 impl DerefMut for LawDriver {
     fn deref_mut(&mut self) -> &mut (dyn Law + 'static) {
-        match &mut self.law {
-            DrivenLaw::Red(red) => &mut **red,
-            DrivenLaw::Other(law) => &mut **law,
-        }
+        self.law.get_mut()
     }
 }

@@ -21,6 +21,11 @@ pub(crate) mod rem;
 pub(crate) mod stpi;
 pub(crate) mod stred;
 
+use std::any::Any;
+
+use forebay_units::{Rng, Time};
+
+use crate::law::{Law, PacketMeta, QueueView, Verdict};
 use crate::law_spec::LawSpec;
 
 /// Every law, in the order in which tables show them.
@@ -60,6 +65,73 @@ pub fn find(kind: &str) -> Option<&'static LawSpec> {
 /// Returns the queue without a law, DropTail, with which the laws are compared.
 pub fn baseline() -> &'static LawSpec {
     LAWS.iter().find(|law| law.baseline).unwrap_or(&LAWS[0])
+}
+
+/// A law in a queue: one whose code for an arrival is compiled into the queue's, or any other.
+///
+/// RED reads one property of an arriving packet or none, so a dynamic call and a copy of the
+/// properties would cost more than the law itself.
+pub(crate) enum QueuedLaw {
+    Red(Box<red::Red>),
+    Other(Box<dyn Law>),
+}
+
+impl QueuedLaw {
+    /// Returns `law`, recognised by its type.
+    pub fn new(law: Box<dyn Law>) -> QueuedLaw {
+        if !(&*law as &dyn Any).is::<red::Red>() {
+            return QueuedLaw::Other(law);
+        }
+        let red = (law as Box<dyn Any>).downcast();
+        QueuedLaw::Red(red.expect("the law is RED"))
+    }
+
+    /// Returns the law.
+    pub fn get(&self) -> &(dyn Law + 'static) {
+        match self {
+            QueuedLaw::Red(red) => &**red,
+            QueuedLaw::Other(law) => &**law,
+        }
+    }
+
+    /// Returns the law, for a change.
+    pub fn get_mut(&mut self) -> &mut (dyn Law + 'static) {
+        match self {
+            QueuedLaw::Red(red) => &mut **red,
+            QueuedLaw::Other(law) => &mut **law,
+        }
+    }
+
+    /// Returns [`Law::on_enqueue`] for the packet that `packet` makes.
+    #[inline(always)]
+    pub fn on_enqueue(
+        &mut self,
+        now: Time,
+        queue: &QueueView,
+        packet: impl FnOnce() -> PacketMeta,
+        rng: &mut Rng,
+    ) -> Verdict {
+        match self {
+            QueuedLaw::Red(red) => red.on_enqueue(now, queue, &packet(), rng),
+            QueuedLaw::Other(law) => law.on_enqueue(now, queue, &packet(), rng),
+        }
+    }
+
+    /// Returns [`Law::on_dequeue`] for a packet.
+    #[inline(always)]
+    pub fn on_dequeue(
+        &mut self,
+        now: Time,
+        queue: &QueueView,
+        packet: &PacketMeta,
+        rng: &mut Rng,
+    ) -> Verdict {
+        match self {
+            // RED judges no departure.
+            QueuedLaw::Red(_) => Verdict::Pass,
+            QueuedLaw::Other(law) => law.on_dequeue(now, queue, packet, rng),
+        }
+    }
 }
 
 #[cfg(test)]
