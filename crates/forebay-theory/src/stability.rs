@@ -334,10 +334,10 @@ mod tests {
             (2.0, -1.0, 0),
             (4.0, 4.0, 4),
             // The direct part alone is close to its limit, so that the sampler sees a narrow peak.
-            (1.570_796, -0.05, 0),
-            (1.570_797, -0.05, 0),
-            (1.570_796, 0.05, 2),
-            (1.570_797, 0.05, 2),
+            (FRAC_PI_2 - 1e-6, -0.05, 0),
+            (FRAC_PI_2 + 1e-6, -0.05, 0),
+            (FRAC_PI_2 - 1e-6, 0.05, 2),
+            (FRAC_PI_2 + 1e-6, 0.05, 2),
         ] {
             let system = Loop {
                 direct,
