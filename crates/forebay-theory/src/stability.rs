@@ -334,6 +334,11 @@ mod tests {
             (0.8, 0.8, 2),
             (2.0, -1.0, 0),
             (4.0, 4.0, 4),
+            // The direct part alone is close to its limit, so that the sampler sees a narrow peak.
+            (FRAC_PI_2 - 1e-6, -0.05, 0),
+            (FRAC_PI_2 + 1e-6, -0.05, 0),
+            (FRAC_PI_2 - 1e-6, 0.05, 2),
+            (FRAC_PI_2 + 1e-6, 0.05, 2),
         ] {
             let system = Loop {
                 direct,

@@ -434,4 +434,21 @@ mod tests {
         assert_eq!(count.marked, 0);
         assert!(count.dropped > 4500, "{}", count.dropped);
     }
+
+    /// Linux starts with the difference of the two shares, in packets: with a classic share of a
+    /// tenth the low latency queue has nine tenths, and is 0.8 packets ahead.
+    #[test]
+    fn the_queue_with_the_larger_share_starts_ahead_by_the_difference_of_the_shares() {
+        let (site, _) = buffer_of(10);
+        for (classic_share, credit) in [(0.1, -800.0), (0.5, 0.0), (0.9, 800.0)] {
+            let params = DualPi2Params {
+                classic_share,
+                ..DualPi2Params::defaults()
+            };
+            assert!(
+                (params.first_credit(&site) - credit).abs() < 1e-9,
+                "{classic_share}"
+            );
+        }
+    }
 }
