@@ -291,6 +291,13 @@ record! {
     }
 }
 
+#[pyfunction]
+#[pyo3(signature = (
+    settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
+    metrics=None, captures=None, control=None, programs=Vec::new(), packets=None,
+    apart=None
+))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 /// Runs a link in this process, which must have one thread, until `command` ends or `stop` is
 /// readable; `ready` is called with a LinkReady once it is up.
 ///
@@ -301,13 +308,6 @@ record! {
 /// `control` is a path for a socket that takes changes; `programs` have hosts of their own;
 /// `packets` is a file for the packets of the queue up, and from when to when of the run; `apart`
 /// is how many traffics there are, that of each of `programs`, and that of flows to a port.
-#[pyfunction]
-#[pyo3(signature = (
-    settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
-    metrics=None, captures=None, control=None, programs=Vec::new(), packets=None,
-    apart=None
-))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn link_run(
     py: Python,
     settings: &Bound<LinkSettings>,

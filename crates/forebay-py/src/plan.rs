@@ -25,6 +25,12 @@ use crate::reading::{
 };
 use crate::session::{Session, Steering};
 
+#[pyfunction]
+#[pyo3(signature = (
+    text, file, *, overrides=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
+    link=None, rows=None, gains=Vec::new(), programs=false, external=false
+))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 /// Reads a scenario, every point of its sweep, or those of `rows` with `gains` for the laws that
 /// ask for numbers at each. `laws` are names, or classes (or functions) that make a prototype;
 /// `file` names it in errors; `read` gives the contents of a file that the scenario names, or None.
@@ -33,12 +39,6 @@ use crate::session::{Session, Steering};
 /// engine can run some, `external` that the caller sends the packets of external traffic.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
-#[pyfunction]
-#[pyo3(signature = (
-    text, file, *, overrides=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
-    link=None, rows=None, gains=Vec::new(), programs=false, external=false
-))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn plan(
     text: &Bound<PyBytes>,
     file: &str,

@@ -21,15 +21,15 @@ record! {
     }
 }
 
+#[pyfunction]
+#[pyo3(signature = (law, params, *, queue, rate_bps, buffer_pkts, buffer_bytes, packet_bytes, ecn,
+                    header_bytes, held))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 /// The qdisc of Linux that a law is in its queue; None where Linux has none. `queue` is as a
 /// scenario writes it, and None for the one that the law comes in; one of the buffers is given.
 /// `header_bytes` is what tc counts of a packet besides `packet_bytes`; `held`, whether a shaper
 /// leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a parameter
 /// that the qdisc does not have.
-#[pyfunction]
-#[pyo3(signature = (law, params, *, queue, rate_bps, buffer_pkts, buffer_bytes, packet_bytes, ecn,
-                    header_bytes, held))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn tc_words(
     law: &str,
     params: Vec<(String, Bound<PyAny>)>,
