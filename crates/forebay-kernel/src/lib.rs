@@ -7,13 +7,13 @@
 //! # Central types
 //!
 //! [`HostLaw`] is a law with its configuration and its state. Its methods call the functions of the
-//! header with a [`Queue`] and a [`Packet`], which have the layout of the C structures. [`kinds`]
+//! header with a [`Queue`] and a [`ArrivingPacket`], which have the layout of the C structures. [`kinds`]
 //! lists the laws. The configuration comes from a [`Twin`], the fixed-point form of a law in Rust.
 //!
 //! # Example
 //!
 //! ```
-//! use forebay_kernel::{kinds, HostLaw, Packet, Queue};
+//! use forebay_kernel::{kinds, ArrivingPacket, HostLaw, Queue};
 //! use forebay_units::{Bytes, Rate, Site};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@
 //! let spec = forebay_aqm::laws::find("pi").ok_or("PI is a law")?;
 //! let twin = spec.read(&[])?.twin(&site)?.ok_or("PI has a fixed-point form")?;
 //! let mut law = HostLaw::new("pi", &twin)?;
-//! let packet = Packet { bytes: 1000, segments: 1, random: 0, marks: 0 };
+//! let packet = ArrivingPacket { bytes: 1000, segments: 1, random: 0, marks: 0 };
 //! let verdict = law.arrival(&Queue::default(), &packet);
 //! assert!((0..=2).contains(&verdict));
 //! # Ok(())
@@ -65,7 +65,7 @@ pub struct Queue {
 /// A packet that arrives (`struct fb_packet`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Packet {
+pub struct ArrivingPacket {
     /// The length of the packet.
     pub bytes: u64,
     /// The number of segments in it (GSO).
@@ -83,7 +83,8 @@ struct Ops {
     config: *const *const c_char,
     state: *const *const c_char,
     tick: Option<unsafe extern "C" fn(*const i64, *mut i64, *const Queue)>,
-    arrival: unsafe extern "C" fn(*const i64, *mut i64, *const Queue, *const Packet) -> c_int,
+    arrival:
+        unsafe extern "C" fn(*const i64, *mut i64, *const Queue, *const ArrivingPacket) -> c_int,
     overflow: Option<unsafe extern "C" fn(*const i64, *mut i64, u64)>,
     idle: Option<unsafe extern "C" fn(*const i64, *mut i64, u64)>,
 }
@@ -185,7 +186,7 @@ impl HostLaw {
 
     /// Judges an arriving packet. Returns 0 to pass, 1 to mark, and 2 to drop.
     #[allow(unsafe_code, reason = "calls the law in C")]
-    pub fn arrival(&mut self, queue: &Queue, packet: &Packet) -> i32 {
+    pub fn arrival(&mut self, queue: &Queue, packet: &ArrivingPacket) -> i32 {
         // SAFETY: as in `tick`.
         unsafe { (self.ops.arrival)(self.config.as_ptr(), self.state.as_mut_ptr(), queue, packet) }
     }

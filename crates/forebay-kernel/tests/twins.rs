@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use forebay_aqm::laws::{self, LAWS};
 use forebay_aqm::{Aqm, Ecn, FluidLaw, Law, LawSpec, PacketMeta, QueueView, Signal, Verdict};
-use forebay_kernel::{HostLaw, Packet, Queue};
+use forebay_kernel::{ArrivingPacket, HostLaw, Queue};
 use forebay_linux_tc::fixed_point;
 use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Watch};
@@ -164,7 +164,7 @@ impl Law for Lockstep {
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         let drawn = rng.clone().uniform();
         let verdict = self.rust.on_enqueue(now, q, p, rng);
-        let packet = Packet {
+        let packet = ArrivingPacket {
             bytes: u64::from(p.bytes),
             segments: 1,
             random: (drawn * 2f64.powi(32)) as u64,
@@ -371,7 +371,7 @@ fn a_large_segment_counts_as_its_packets_in_an_average() {
                 .expect("allowed")
         })
         .expect("a twin");
-    let packet = |segments| Packet {
+    let packet = |segments| ArrivingPacket {
         bytes: 1000 * segments,
         segments,
         random: 0,

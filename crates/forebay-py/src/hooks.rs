@@ -58,8 +58,8 @@ impl Queue {
 }
 
 /// An arriving or departing packet as a prototype sees it.
-#[pyclass(frozen, get_all, module = "forebay")]
-pub struct Packet {
+#[pyclass(frozen, get_all, module = "forebay", name = "Packet")]
+pub struct JudgedPacket {
     bytes: u32,
     /// Number of its flow.
     flow: u64,
@@ -73,9 +73,9 @@ pub struct Packet {
     sojourn_s: f64,
 }
 
-impl Packet {
-    fn of(p: &PacketMeta) -> Packet {
-        Packet {
+impl JudgedPacket {
+    fn of(p: &PacketMeta) -> JudgedPacket {
+        JudgedPacket {
             bytes: p.bytes,
             flow: p.flow,
             ecn: match p.ecn {
@@ -92,7 +92,7 @@ impl Packet {
 }
 
 #[pymethods]
-impl Packet {
+impl JudgedPacket {
     fn __repr__(&self) -> String {
         format!(
             "Packet(bytes={}, flow={}, ecn={:?}, sojourn_s={})",
@@ -193,7 +193,7 @@ impl PyLaw {
     fn verdict(&self, name: &str, hook: &Py<PyAny>, q: Queue, p: &PacketMeta) -> Verdict {
         self.ask(
             name,
-            |py| hook.call1(py, (q, Packet::of(p))),
+            |py| hook.call1(py, (q, JudgedPacket::of(p))),
             |value| match value.cast::<PyString>().ok()?.to_str().ok()? {
                 "pass" => Some(Verdict::Pass),
                 "mark" => Some(Verdict::Signal),

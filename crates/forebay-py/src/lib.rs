@@ -102,6 +102,6 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     session::register(module)?;
     network::register(module)?;
     tc::register(module)?;
-    module.add_class::<hooks::Packet>()?;
+    module.add_class::<hooks::JudgedPacket>()?;
     module.add_class::<hooks::Queue>()
 }

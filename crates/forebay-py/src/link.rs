@@ -293,6 +293,13 @@ record! {
     }
 }
 
+#[pyfunction]
+#[pyo3(signature = (
+    settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
+    metrics=None, captures=None, control=None, programs=Vec::new(), packets=None,
+    apart=None
+))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 /// Runs a link in this process, which must have one thread, until `command` ends or `stop` is
 /// readable; `ready` is called with a LinkReady once it is up.
 ///
@@ -304,13 +311,6 @@ record! {
 /// `packets` is a file for the packets of the queue up, with the start and end of the part of the
 /// run that it covers; `apart` distinguishes the traffic: the number of entries, the entry of each
 /// of `programs`, and the entry of the flows to a port.
-#[pyfunction]
-#[pyo3(signature = (
-    settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
-    metrics=None, captures=None, control=None, programs=Vec::new(), packets=None,
-    apart=None
-))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn link_run(
     py: Python,
     settings: &Bound<LinkSettings>,

@@ -25,6 +25,12 @@ use crate::reading::{
 };
 use crate::session::{Session, Steering};
 
+#[pyfunction]
+#[pyo3(signature = (
+    text, file, *, overrides=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
+    link=None, rows=None, gains=Vec::new(), programs=false, external=false
+))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 /// Reads a scenario with every point of its sweep, or with the points of `rows`, for which `gains`
 /// has the numbers of laws with automatic gains. `laws` are names, or classes or functions that
 /// make a prototype. `file` is the name of the scenario in errors. `read` returns the contents of a
@@ -34,12 +40,6 @@ use crate::session::{Session, Steering};
 /// `external` if the caller sends the packets of external traffic.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
-#[pyfunction]
-#[pyo3(signature = (
-    text, file, *, overrides=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
-    link=None, rows=None, gains=Vec::new(), programs=false, external=false
-))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn plan(
     text: &Bound<PyBytes>,
     file: &str,

@@ -21,15 +21,15 @@ record! {
     }
 }
 
+#[pyfunction]
+#[pyo3(signature = (law, params, *, queue, rate_bps, buffer_pkts, buffer_bytes, packet_bytes, ecn,
+                    header_bytes, held))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 /// Returns Linux's qdisc for a law in its queue; None if Linux has none. `queue` is written as in a
 /// scenario, and None for the law's default queue; one of the two buffers is given. `header_bytes`
 /// are the bytes that tc counts for each packet in addition to `packet_bytes`. `held` is True if
 /// the shaper leaves the packet that it is sending in the qdisc, as tbf does. Raises
 /// `ScenarioError` for a parameter that the qdisc does not have.
-#[pyfunction]
-#[pyo3(signature = (law, params, *, queue, rate_bps, buffer_pkts, buffer_bytes, packet_bytes, ecn,
-                    header_bytes, held))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn tc_words(
     law: &str,
     params: Vec<(String, Bound<PyAny>)>,

@@ -31,12 +31,12 @@ pub fn small<T: TryInto<u16>>(number: T) -> u16 {
     number.expect("a scenario holds its numbers of links and bytes below 2^16")
 }
 
-/// Converts an index to `usize`; a mask has bounded it by the length of a list in memory.
 #[inline(always)]
 #[allow(
     clippy::cast_possible_truncation,
     reason = "the index of something in memory fits into a word"
 )]
+/// Converts an index to `usize`; a mask has bounded it by the length of a list in memory.
 pub const fn index(masked: u64) -> usize {
     masked as usize
 }

@@ -37,7 +37,7 @@ struct Flying {
 }
 
 /// A sender with endless data, and its path.
-struct Path<C> {
+struct ScriptedPath<C> {
     control: C,
     now: Time,
     /// Additional delay of the round trip, as from the queue of another flow.
@@ -59,8 +59,8 @@ struct Path<C> {
     marks: u64,
 }
 
-impl<C: CongestionControl> Path<C> {
-    fn new() -> Path<C> {
+impl<C: CongestionControl> ScriptedPath<C> {
+    fn new() -> ScriptedPath<C> {
         let mut control = C::new(&config());
         control.set_phase(0.25);
         control.on_established(&Established {
@@ -69,7 +69,7 @@ impl<C: CongestionControl> Path<C> {
             initial_pkts: 10,
             srtt: RTT,
         });
-        Path {
+        ScriptedPath {
             control,
             now: Time::ZERO,
             more_delay: Span::ZERO,
@@ -289,7 +289,7 @@ struct Phases {
 }
 
 impl Phases {
-    fn watch<C: CongestionControl>(&mut self, path: &Path<C>) {
+    fn watch<C: CongestionControl>(&mut self, path: &ScriptedPath<C>) {
         let pace = path.pace();
         self.fast |= pace > 2.0;
         let phase = match pace {
@@ -316,15 +316,15 @@ impl Phases {
     }
 }
 
-fn phases<C: CongestionControl>(path: &mut Path<C>, until: Time) -> Phases {
+fn phases<C: CongestionControl>(path: &mut ScriptedPath<C>, until: Time) -> Phases {
     let mut phases = Phases::default();
     path.run(until, |_, _| false, |path| phases.watch(path));
     phases
 }
 
 /// Returns a path whose BBR 3 is cruising for the first time.
-fn cruising() -> Path<Bbr3> {
-    let mut path = Path::new();
+fn cruising() -> ScriptedPath<Bbr3> {
+    let mut path = ScriptedPath::new();
     path.go(at(SECOND));
     assert!((0.95..1.1).contains(&path.pace()), "{}", path.pace());
     path
@@ -334,7 +334,7 @@ fn cruising() -> Path<Bbr3> {
 
 #[test]
 fn bbr3_fills_the_pipe_drains_the_queue_and_cruises() {
-    let mut path = Path::<Bbr3>::new();
+    let mut path = ScriptedPath::<Bbr3>::new();
     let mut longest = Span::ZERO;
     let mut phases = Phases::default();
     path.run(
@@ -362,7 +362,7 @@ fn bbr3_fills_the_pipe_drains_the_queue_and_cruises() {
 
 #[test]
 fn bbr3_probes_for_bandwidth_as_often_as_the_draft_says() {
-    let mut path = Path::<Bbr3>::new();
+    let mut path = ScriptedPath::<Bbr3>::new();
     let phases = phases(&mut path, at(SECOND * 30));
     let mut waits_since = f64::NAN;
     let mut waits_s = Vec::new();
@@ -392,7 +392,7 @@ fn bbr3_probes_for_bandwidth_as_often_as_the_draft_says() {
 
 #[test]
 fn bbr3_dips_to_half_a_product_for_200_ms_in_5_s() {
-    let mut path = Path::<Bbr3>::new();
+    let mut path = ScriptedPath::<Bbr3>::new();
     let mut dips: Vec<(Time, Time, f64)> = Vec::new();
     let (mut inside, mut before, mut after) = (false, 0.0, Vec::new());
     path.run(
@@ -476,7 +476,7 @@ fn bbr3_is_bounded_for_long_by_the_loss_of_a_probe() {
 #[test]
 fn bbr3_leaves_startup_for_loss_and_for_bandwidth_that_grows_no_more() {
     let leaves = |every: u32| {
-        let mut path = Path::<Bbr3>::new();
+        let mut path = ScriptedPath::<Bbr3>::new();
         let mut phases = Phases::default();
         path.run(
             at(SECOND),
@@ -502,7 +502,7 @@ fn bbr3_goes_on_from_its_model_after_a_timeout() {
 
 #[test]
 fn bbr_cycles_and_dips_to_four_packets_in_10_s() {
-    let mut path = Path::<Bbr>::new();
+    let mut path = ScriptedPath::<Bbr>::new();
     let mut least = f64::INFINITY;
     let mut phases = Phases::default();
     path.run(
@@ -525,7 +525,7 @@ fn bbr_cycles_and_dips_to_four_packets_in_10_s() {
 
 #[test]
 fn bbr_answers_no_loss_outside_of_a_recovery() {
-    let mut path = Path::<Bbr>::new();
+    let mut path = ScriptedPath::<Bbr>::new();
     path.go(at(SECOND * 2));
     let before = path.control.cwnd();
     path.lose_one();
@@ -538,7 +538,7 @@ fn bbr_answers_no_loss_outside_of_a_recovery() {
 
 #[test]
 fn ledbat_leaves_slow_start_below_its_target_and_slows_down_after_two_round_trips() {
-    let mut path = Path::<Ledbat>::new();
+    let mut path = ScriptedPath::<Ledbat>::new();
     let mut longest = Span::ZERO;
     let mut slowdowns: Vec<(Time, Time)> = Vec::new();
     let mut inside = false;
@@ -569,7 +569,7 @@ fn ledbat_leaves_slow_start_below_its_target_and_slows_down_after_two_round_trip
 
 #[test]
 fn ledbat_spends_a_tenth_of_its_time_in_slowdowns() {
-    let mut path = Path::<Ledbat>::new();
+    let mut path = ScriptedPath::<Ledbat>::new();
     path.go(at(SECOND * 20));
     let goodput = path.goodput(60 * SECOND);
     assert!(goodput > 850.0, "{goodput}");
@@ -578,7 +578,7 @@ fn ledbat_spends_a_tenth_of_its_time_in_slowdowns() {
 #[test]
 #[ignore = "below ssthresh the window grows in slow start, whatever the delay"]
 fn ledbat_gives_way_to_the_queue_of_others_and_keeps_two_packets() {
-    let mut path = Path::<Ledbat>::new();
+    let mut path = ScriptedPath::<Ledbat>::new();
     path.go(at(SECOND * 20));
     path.more_delay = 200 * MS;
     let mut before = path.control.cwnd();
@@ -604,7 +604,7 @@ fn ledbat_gives_way_to_the_queue_of_others_and_keeps_two_packets() {
 
 #[test]
 fn ledbat_halves_its_window_for_a_loss_and_slows_down_after_the_first() {
-    let mut path = Path::<Ledbat>::new();
+    let mut path = ScriptedPath::<Ledbat>::new();
     path.go(at(400 * MS));
     let (before, least) = path.lose_one();
     assert_eq!(least, 2.0);
@@ -626,7 +626,7 @@ fn ledbat_halves_its_window_for_a_loss_and_slows_down_after_the_first() {
 /// Fractions of the window that remain after a loss in congestion avoidance, which follows a loss
 /// at the buffer.
 fn share_after_loss<C: CongestionControl>() -> f64 {
-    let mut path = Path::<C>::new();
+    let mut path = ScriptedPath::<C>::new();
     path.buffer_pkts = 50;
     path.go(at(SECOND * 20));
     assert!(path.lost > 0);
@@ -652,8 +652,8 @@ fn a_loss_leaves_the_share_that_each_control_says() {
 
 #[test]
 fn hystart_leaves_slow_start_before_the_buffer_overflows() {
-    let mut reno = Path::<LinuxReno>::new();
-    let mut cubic = Path::<LinuxCubic>::new();
+    let mut reno = ScriptedPath::<LinuxReno>::new();
+    let mut cubic = ScriptedPath::<LinuxCubic>::new();
     (reno.buffer_pkts, cubic.buffer_pkts) = (50, 50);
     reno.go(at(SECOND));
     cubic.go(at(SECOND));
@@ -664,7 +664,7 @@ fn hystart_leaves_slow_start_before_the_buffer_overflows() {
 #[test]
 fn no_window_falls_below_two_packets_in_a_row_of_losses() {
     fn least<C: CongestionControl>() -> f64 {
-        let mut path = Path::<C>::new();
+        let mut path = ScriptedPath::<C>::new();
         let mut least = f64::INFINITY;
         path.run(
             at(SECOND * 20),
@@ -686,7 +686,7 @@ fn no_window_falls_below_two_packets_in_a_row_of_losses() {
 
 /// Returns the goodput and the longest queue with marks above 5 ms, after slow start.
 fn under_marks<C: CongestionControl>() -> (f64, f64) {
-    let mut path = Path::<C>::new();
+    let mut path = ScriptedPath::<C>::new();
     path.mark_above = 5 * MS;
     path.go(at(SECOND * 10));
     let (before, mut longest) = (path.delivered, Span::ZERO);
