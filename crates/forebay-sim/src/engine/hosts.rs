@@ -318,7 +318,9 @@ impl Hosts {
         }
         if now > self.window.0 && now <= self.window.1 {
             class.sent_packets += u64::from(sent_pkts);
-            class.resent_packets += u64::from(resent_pkts);
+            if resent_pkts > 0 {
+                class.resent_packets += u64::from(resent_pkts);
+            }
         }
         let next = self.arrivals.next_time();
         self.agenda.links_by(next + self.lookahead);
