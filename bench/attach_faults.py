@@ -30,7 +30,7 @@ from forebay.linux import namespaces, programs, records, tcx
 from forebay.linux.programs import answer
 from tools.routed_path import sh
 
-FOREBAY = [sys.executable, "-m", "forebay.cli"]
+FOREBAY = [sys.executable, "-m", "forebay"]
 LAWS = ("pi", "red", "pi-pd", "avq", "stpi", "blue", "p-avg")
 #: A command is killed within this time, which is about the duration of an attach.
 KILL_WITHIN_S = 2.0

@@ -63,7 +63,7 @@ class Round:
 
     def start(self, command: str, *options: str) -> subprocess.Popen[bytes]:
         """Start the link; its command is a line for the shell."""
-        words = [sys.executable, "-m", "forebay.cli", "link", *RATE, *options]
+        words = [sys.executable, "-m", "forebay", "link", *RATE, *options]
         self.process = subprocess.Popen(
             [*words, "--server", SERVER, "--", "sh", "-c", command],
             env={**os.environ, MARK: self.mark, "TMPDIR": str(self.folder)},

@@ -127,7 +127,7 @@ def tuned(case: Case, trace: str | None, out: Path, seeds: int) -> Candidate:
     numbers = out / "tune.json"
     if not numbers.exists():
         words = [*case.command(trace), "--seeds", str(seeds), "--out", str(out)]
-        subprocess.run([sys.executable, "-m", "forebay.cli", *words], check=True)
+        subprocess.run([sys.executable, "-m", "forebay", *words], check=True)
     result = json.loads(numbers.read_text())
     params = tuple((name, str(value)) for name, value in result["params"].items())
     return Candidate(result["law"], "this version's choice", params, "tuned")
@@ -225,7 +225,7 @@ def over_link(
     folder = Path("results") / "tune-real"
     folder.mkdir(parents=True, exist_ok=True)
     command = [
-        sys.executable, "-m", "forebay.cli", "link", "--rate", place.rate,
+        sys.executable, "-m", "forebay", "link", "--rate", place.rate,
         "--delay", f"{1e3 * place.rtt_s / 2:g}ms", "--buffer", f"{ranges.buffer_pkts}p",
         "--aqm", law.law, *sets, *queue, "--server", "iperf3 -s -1", "--",
         "sh", "-c", f"D={shlex.quote(str(folder))}; {loads}",

@@ -100,7 +100,7 @@ def output(checkout: Path, command: tuple[str, ...]) -> dict[str, Any]:
             "COLUMNS": "120",
         }
         done = subprocess.run(
-            [sys.executable, "-m", "forebay.cli", *words],
+            [sys.executable, "-m", "forebay", *words],
             cwd=folder,
             env=environment,
             capture_output=True,

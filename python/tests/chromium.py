@@ -41,7 +41,7 @@ def chromium() -> Iterator[Browser]:
 def studio(folder: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """`forebay studio --no-open`: its address, and its process; ends it as Ctrl-C does."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "forebay.cli", "studio", "--no-open", *arguments],
+        [sys.executable, "-m", "forebay", "studio", "--no-open", *arguments],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -179,7 +179,7 @@ def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "forebay.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "forebay", *map(str, arguments)]
 
 
 def started(cwd: Path, *words: object, **options: Any) -> subprocess.Popen[str]:

@@ -82,7 +82,7 @@ def draw(folder: Path) -> None:
             (folder / name).write_text(text, encoding="utf-8")
         if drawing.command not in finished:
             print(drawing.command, flush=True)
-            words = [sys.executable, "-m", "forebay.cli", *drawing.command.split()[1:]]
+            words = [sys.executable, "-m", "forebay", *drawing.command.split()[1:]]
             subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
             finished.add(drawing.command)
         drawing.picture.parent.mkdir(parents=True, exist_ok=True)

@@ -20,10 +20,7 @@ from _signal import (  # type: ignore[import-not-found]
 def _is_command() -> bool:
     """Return True if this process is the command, as a script or by `python -m forebay`."""
     script = sys.argv[0] if sys.argv else ""
-    modules = {"forebay", "forebay.cli"}
-    return script.endswith(("/forebay", "\\forebay.exe")) or bool(
-        modules.intersection(sys.orig_argv[:4])
-    )
+    return script.endswith(("/forebay", "\\forebay.exe")) or "forebay" in sys.orig_argv[:4]
 
 
 if _is_command() and getsignal(SIGINT) is default_int_handler:

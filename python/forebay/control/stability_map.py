@@ -220,7 +220,7 @@ class StabilityMap:
         ParameterError
             If there is no such figure.
         """
-        from forebay.report.map_picture import draw_map
+        from forebay.report.loops import draw_map
 
         check_choice("kind", kind, get_args(MapPicture))
         return draw_map(self)

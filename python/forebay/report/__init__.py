@@ -18,7 +18,7 @@ report are drawn on several cores while the tables are written (`drawing_pool`).
   result whole or not at all.
 - `tables.Table` is a table for pages, terminals and notebooks. `answers` writes the sentences with
   which a report begins, from the files of `templates`.
-- `designs`, `loops` and `map_picture` show designs, control loops and maps of stability.
+- `designs` and `loops` show designs, control loops and maps of stability.
 
 >>> from forebay.report.tables import Table
 >>> print(Table(["Law", "Goodput [Mbit/s]"], [["pi", "29.8"]]).markdown())

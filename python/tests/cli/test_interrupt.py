@@ -208,7 +208,7 @@ def test_while_it_loads_too(
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize(("words", "status"), [(["-m", "forebay.cli"], -signal.SIGINT), ([], 1)])
+@pytest.mark.parametrize(("words", "status"), [(["-m", "forebay"], -signal.SIGINT), ([], 1)])
 def test_while_the_command_loads(words: list[str], status: int) -> None:
     """The command ends without a traceback; a program that uses the package gets its exception."""
     program = f"""

@@ -782,7 +782,7 @@ def test_programs_need_an_engine_that_runs_them() -> None:
 def test_nothing_is_left_of_a_run_that_is_ended(how: signal.Signals, tmp_path: Path) -> None:
     file = tmp_path / "long.toml"
     file.write_text(scenario(FTP.format(flows=20), duration=600))
-    words = [sys.executable, "-m", "forebay.cli", "run", str(file), "--engine", "kernel"]
+    words = [sys.executable, "-m", "forebay", "run", str(file), "--engine", "kernel"]
     process = subprocess.Popen(
         [*words, "--out", str(tmp_path / "out")],
         stderr=(tmp_path / "said").open("wb"),

@@ -71,7 +71,7 @@ class Path3:
         )
 
     def forebay(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, "-m", "forebay.cli", *words)
+        return self.run(sys.executable, "-m", "forebay", *words)
 
     def did(self, *words: str) -> str:
         done = self.forebay(*words)
@@ -396,7 +396,7 @@ def test_detach_removes_a_partly_attached_law(router: Path3) -> None:
     for wait_s in (0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 3.0):
         command = subprocess.Popen(
             [
-                *(*router.inside("r"), sys.executable, "-m", "forebay.cli"),
+                *(*router.inside("r"), sys.executable, "-m", "forebay"),
                 *("attach", "eth0", "pi", "--rate", "15Mbit/s"),
             ],
             stdout=subprocess.DEVNULL,
@@ -421,7 +421,7 @@ def test_a_kernel_without_btf_is_refused() -> None:
         [
             *("unshare", "--mount", "sh", "-c"),
             'mount -t tmpfs none /sys/kernel/btf && exec "$@"',
-            *("sh", sys.executable, "-m", "forebay.cli"),
+            *("sh", sys.executable, "-m", "forebay"),
             *("attach", "lo", "pi", "--rate", "15Mbit/s"),
         ],
         capture_output=True,
@@ -436,7 +436,7 @@ def test_a_kernel_without_btf_is_refused() -> None:
 def test_a_user_without_permission_gets_the_missing_capability() -> None:
     done = subprocess.run(
         [
-            *("setpriv", "--bounding-set=-net_admin", sys.executable, "-m", "forebay.cli"),
+            *("setpriv", "--bounding-set=-net_admin", sys.executable, "-m", "forebay"),
             *("attach", "lo", "pi", "--rate", "15Mbit/s"),
         ],
         capture_output=True,

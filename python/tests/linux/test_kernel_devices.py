@@ -34,7 +34,7 @@ pytestmark = [
 
 sh = partial(shell, timeout_s=60)
 LAW = ("pi", "--rate", "15Mbit/s")
-FOREBAY = (sys.executable, "-m", "forebay.cli")
+FOREBAY = (sys.executable, "-m", "forebay")
 needs_tcx = pytest.mark.skipif(not tcx.offered(), reason="needs tcx (Linux 6.6)")
 
 

@@ -29,7 +29,7 @@ ip -n s link set eth0 up; ip -n r link set eth1 up
 ip -n r link set eth0 up; ip -n d link set eth0 up
 ip -n s route add default via 10.9.1.1; ip -n d route add default via 10.9.2.1
 nsenter --net=/run/netns/r sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
-forebay() { nsenter --net=/run/netns/r PYTHON -m forebay.cli "$@"; }
+forebay() { nsenter --net=/run/netns/r PYTHON -m forebay "$@"; }
 """.replace("PYTHON", sys.executable)
 
 
@@ -128,7 +128,7 @@ def test_the_verifier_takes_every_law(tmp_path: Path) -> None:
 @pytest.mark.skipif(not programs.find("tc"), reason="needs iproute2")
 def test_a_kernel_without_bpf_qdiscs_is_refused() -> None:
     """Without a change to this machine: it is refused, or not wanted."""
-    words = [sys.executable, "-m", "forebay.cli", "attach", "lo", "pi", "--rate", "15Mbit/s"]
+    words = [sys.executable, "-m", "forebay", "attach", "lo", "pi", "--rate", "15Mbit/s"]
 
     def said(*more: str) -> tuple[int, str]:
         done = subprocess.run(

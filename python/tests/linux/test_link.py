@@ -714,7 +714,7 @@ def test_anybody_may(device: str) -> None:
     program = "id -u; ping -c 2 -i 0.2 198.18.0.2 >/dev/null && echo there and back"
     done = subprocess.run(
         [
-            *(*nobody, "--no-new-privs", python, "-m", "forebay.cli", "link", "-q"),
+            *(*nobody, "--no-new-privs", python, "-m", "forebay", "link", "-q"),
             *(*words, "sh", "-c", program),
         ],
         env=environment,

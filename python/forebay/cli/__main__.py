@@ -1,5 +1,0 @@
-"""`python -m forebay.cli`."""
-
-from forebay.cli.main import main
-
-main()
