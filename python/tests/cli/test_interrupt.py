@@ -247,8 +247,18 @@ def test_native_code_is_not_broken_off() -> None:
     assert ended
 
 
+@pytest.fixture
+def kept_signals() -> Iterator[None]:
+    """Handlers of signals that are the same after the test: a command ends by ignoring them, and
+    the processes of later tests would inherit that."""
+    former = {number: signal.getsignal(number) for number in signals.ENDING}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
 def test_before_the_command_has_begun(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kept_signals: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As soon as signals are caught: a line, and no traceback."""
 
@@ -257,20 +267,15 @@ def test_before_the_command_has_begun(
 
     monkeypatch.setattr(signals, "catch", caught)
     monkeypatch.setattr(sys, "argv", ["forebay", "laws"])
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        with pytest.raises(SystemExit) as end:
-            main()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(SystemExit) as end:
+        main()
     assert end.value.code == 130
     assert capsys.readouterr().err == "interrupted; no output was written\n"
 
 
 @pytest.fixture
-def caught() -> Iterator[None]:
+def caught(kept_signals: None) -> Iterator[None]:
     """Signals as a command catches them."""
-    former = {number: signal.getsignal(number) for number in signals.ENDING}
     hook = sys.unraisablehook
     for number in signals.ENDING:
         signal.signal(number, signal.SIG_DFL)
@@ -278,8 +283,6 @@ def caught() -> Iterator[None]:
     yield
     sys.unraisablehook = hook
     signals._came.clear()
-    for number, handler in former.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", signals.ENDING)
