@@ -437,7 +437,7 @@ def test_one_run_is_singular(tmp_path: Path) -> None:
     one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=[LATE])
     one.rows[0] = replace(one.rows[0], again=1)
     text = page.markdown([one], "forebay validate …", "1ms", "0.1%")
-    assert ": 1 simulated run, 1 real one of each law." in text
+    assert ": 1 simulated run, 1 real run of each law." in text
     assert "Of 1 real run 1 is void, after 1 void run was repeated." in text
     assert "void runs among those shown: 1." in text
 

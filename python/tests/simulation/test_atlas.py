@@ -146,7 +146,7 @@ def test_the_page_agrees_with_the_runs(small: tuple[Points, Store], tmp_path: Pa
         assert (tmp_path / name) in written
     assert len(written) == 5
     assert f"{8 * len(LAWS)} runs: {len(LAWS)} laws on 4 links" in text
-    assert "dualpi2 did the same as pi2 to the bit at every point" in text
+    assert "dualpi2 gave the same results as pi2 to the bit at every point" in text
     shares = places.near(runs.read(*small).table, page.NEAR).sort(
         "near", "law", descending=[True, False]
     )
