@@ -529,7 +529,7 @@ def test_a_void_run_is_a_warning(tmp_path: Path) -> None:
     assert said[0].kind == "void"
     assert said[0].text.startswith("one packet in a thousand was ")
     warnings = [text for text, _ in descriptions.warnings(forebay.Result(read, made))]
-    assert any(text.startswith("pi: 1 of 1 runs: void, one packet") for text in warnings)
+    assert any(text.startswith("PI: 1 of 1 runs: void, one packet") for text in warnings)
 
 
 @pytest.mark.realtime
