@@ -127,8 +127,7 @@ impl QueuedLaw {
         rng: &mut Rng,
     ) -> Verdict {
         match self {
-            // RED judges no departure.
-            QueuedLaw::Red(_) => Verdict::Pass,
+            QueuedLaw::Red(red) => red.on_dequeue(now, queue, packet, rng),
             QueuedLaw::Other(law) => law.on_dequeue(now, queue, packet, rng),
         }
     }
