@@ -345,20 +345,17 @@ site: $(STAMPS)/native $(STAMPS)/site
 # For systems older than this one: pip install ziglang, and
 # make wheel WHEEL='--zig --compatibility manylinux_2_17'
 WHEEL ?=
-# make wheel PGO=1: twice the time, for code that is optimised for the runs of bench/train.py.
-PGO ?=
-# pip and uv install what the training runs need in the versions of the lock.
-TRAINING_LOCK := $(STAMPS)/training.txt
-TRAINED       := PIP_CONSTRAINT=$(abspath $(TRAINING_LOCK)) UV_CONSTRAINT=$(abspath $(TRAINING_LOCK))
+# make wheel PGO=1: three times the time, for code that is optimised for the runs of bench/train.py.
+PGO     ?=
+PROFILED := $(STAMPS)/forebay.profdata
 
-$(TRAINING_LOCK): requirements/run.lock
-	@mkdir -p $(STAMPS)
-	@sed -n 's/^\([^ #]*==[^ ;]*\).*/\1/p' $< > $@
+$(PROFILED): $(STAMPS)/native bench/train.py bench/costs.py
+	@sh tools/setup.sh component $(RUST_FOLDER) llvm-tools
+	$(BIN)/python -m tools.training $@
 
 # A wheel for Linux on x86_64 has the first process of the guests.
-wheel: $(STAMPS)/native $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(GUEST)) $(if $(PGO),$(TRAINING_LOCK))
-	$(if $(PGO),@sh tools/setup.sh component $(RUST_FOLDER) llvm-tools)
-	$(if $(PGO),$(TRAINED)) $(BIN)/maturin build --release --locked $(if $(PGO),--pgo) --out dist $(WHEEL)
+wheel: $(STAMPS)/native $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(GUEST)) $(if $(PGO),$(PROFILED))
+	$(if $(PGO),RUSTFLAGS=-Cprofile-use=$(abspath $(PROFILED))) $(BIN)/maturin build --release --locked --out dist $(WHEEL)
 	$(BIN)/maturin sdist --out dist
 	@ls -l dist
 

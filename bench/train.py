@@ -1,6 +1,6 @@
 """Execute the training runs of a profile-guided build in the installed module.
 
-    maturin build --release --pgo      (`pgo-command` in pyproject.toml calls this file)
+    make wheel PGO=1      (tools/training.py calls this file)
 
 The runs are the cases of `costs.py`, which are also measured. Code that no run executes would be
 compiled for size, so every law, queue and sender, the fluid model and a design follow in short
