@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from forebay._base.publication import publish
-from forebay._native import RESULTS_VERSION
+from forebay._base.registries import title_of
+from forebay._base.words import listed
 from forebay.campaign.study import Study, effects
 from forebay.campaign.study_points import Points
 from forebay.experiment.steady_state import FULL, MISSED
@@ -106,7 +107,6 @@ def markdown(runs: Runs, study: Study, cells: dict[str, maps.Cells], command: st
     return page_markdown(
         "atlas.md.j2",
         runs=runs,
-        results=RESULTS_VERSION,
         wanted=study.points.configs,
         sobol=study.points.sweep.samples,
         partial=runs.points < len(study.points),
@@ -179,7 +179,7 @@ def _shares(runs: Runs) -> list[Wish]:
     )
 
     def few(values: list[tuple[str, float]], text: Callable[[float], str]) -> str:
-        return ", ".join(f"{law} ({text(value)})" for law, value in values[:NAMED])
+        return listed([f"{title_of(law)} ({text(value)})" for law, value in values[:NAMED]])
 
     def index(value: float) -> str:
         return f"{value:.3f}"
@@ -187,26 +187,30 @@ def _shares(runs: Runs) -> list[Wish]:
     return [
         Wish(
             "Fairness",
-            f"by the mean of Jain's index {few(jain, index)}; with one queue for all flows "
-            f"{few(own, index)}",
+            f"{few(jain, index)} have the highest mean of Jain's index; of the laws with one queue "
+            f"for all flows, {few(own, index)}",
         ),
         Wish(
             "A full link",
-            f"{few(up, _percent)} keep the goodput at the most points, at any delay",
+            f"{few(up, _percent)} keep at least {_percent(KEEPS_UP)} of the best goodput at the "
+            "most points, at any delay",
         ),
         Wish(
             f"Few drops with windows below {SMALL:g} packets",
-            ", ".join(
-                f"{law} ({100 * drops:.0f} % and a delay of {_ms(delay)} ms)"
-                for law, drops, delay in small.rows()
+            listed(
+                [
+                    f"{title_of(law)} ({100 * drops:.0f} % with a delay of {_ms(delay)} ms)"
+                    for law, drops, delay in small.rows()
+                ]
             )
-            + "; medians",
+            + " have the lowest medians of drops",
         ),
         *(
             [
                 Wish(
                     "Links left idle",
-                    f"{few(idle, _percent)} keep the goodput at less than half of the points",
+                    f"{few(idle, _percent)} keep {_percent(KEEPS_UP)} of the best goodput at less "
+                    "than half of the points",
                 )
             ]
             if (idle := [(law, share) for law, share in reversed(up) if share < MOSTLY])
@@ -235,7 +239,9 @@ def _window(axis: Axis, index: int) -> str:
 
 def _leaders(near: pl.DataFrame) -> list[tuple[str, str]]:
     """Return the laws that are near the best one most often, and how often."""
-    return [(str(law), _percent(share)) for law, share in near.select("law", "near").head(3).rows()]
+    return [
+        (title_of(law), _percent(share)) for law, share in near.select("law", "near").head(3).rows()
+    ]
 
 
 def _parts(runs: Runs) -> list[Part]:
@@ -245,21 +251,21 @@ def _parts(runs: Runs) -> list[Part]:
     for i, rows in places.parts(runs.table, WINDOW):
         for (tcp,), of_tcp in rows.group_by("tcp", maintain_order=True):
             best = places.best(of_tcp)
-            if best.law is None:
+            own = places.best(of_tcp, single)
+            if best.law is None or own.law is None:
                 continue
             drops = float(of_tcp.filter(pl.col("law") == best.law)["drop_rate"].median() or 0.0)  # type: ignore[arg-type]
-            own = places.best(of_tcp, single)
             parts.append(
                 Part(
                     _window(WINDOW, i),
                     str(tcp),
                     best.points,
-                    best.law,
+                    title_of(best.law),
                     _list(best.alike),
                     _ms(best.delay_s),
                     f"{100 * drops:.2g} %",
-                    f"{best.behind} ({_ms(best.behind_s)} ms)" if best.behind else "–",
-                    f"{own.law} ({_ms(own.delay_s)} ms)",
+                    f"{title_of(best.behind)} ({_ms(best.behind_s)} ms)" if best.behind else "–",
+                    f"{title_of(own.law)} ({_ms(own.delay_s)} ms)",
                 )
             )
     return parts
@@ -267,8 +273,7 @@ def _parts(runs: Runs) -> list[Part]:
 
 def _list(laws: tuple[str, ...]) -> str:
     """Return names of laws, of which the first few are listed and the others counted."""
-    more = len(laws) - NAMED
-    return ", ".join([*laws[:NAMED], *([f"{more} more"] if more > 0 else [])]) or "–"
+    return listed([title_of(law) for law in laws], NAMED) if laws else "–"
 
 
 def _ms(seconds: float) -> str:
@@ -287,7 +292,7 @@ def _laws(runs: Runs, near: pl.DataFrame) -> list[list[str]]:
         }
         rows.append(
             [
-                str(law) + ("\\*" if law in runs.designed else ""),
+                title_of(law) + ("\\*" if law in runs.designed else ""),
                 *(f"{100 * value:.0f}" for value in (share, is_best, kept_up)),
                 _ms(median["delay_p95_s"]),
                 f"{100 * median['goodput']:.1f}",
@@ -307,7 +312,7 @@ def _by_window(runs: Runs, condition: pl.Expr, laws: list[str]) -> list[list[str
         shares = [_share(runs.table, law, condition)]
         for i in range(len(WINDOW.edges) - 1):
             shares.append(_share(parts[i], law, condition) if i in parts else "–")
-        rows.append([law, *shares])
+        rows.append([title_of(law), *shares])
     return rows
 
 
@@ -331,7 +336,7 @@ def _matter(study: Study) -> list[list[str]]:
     }
     return [
         [
-            law,
+            title_of(law),
             *(
                 f"{indices[metric][law, axis]:.2f}" if (law, axis) in indices[metric] else "–"
                 for metric in metrics
@@ -361,7 +366,9 @@ def _same(runs: Runs) -> list[tuple[str, str]]:
         law: runs.table.filter(pl.col("law") == law).select("point", *METRICS) for law in runs.laws
     }
     return [
-        (a, b) for a, b in itertools.combinations(runs.laws, 2) if results[a].equals(results[b])
+        (title_of(a), title_of(b))
+        for a, b in itertools.combinations(runs.laws, 2)
+        if results[a].equals(results[b])
     ]
 
 
@@ -370,7 +377,7 @@ def _late(study: Study) -> list[str]:
     plan = study.points.part([0]).plan
     duration_s = plan.points[0].duration_s
     return [
-        law.label
+        title_of(law.label)
         for law in plan.points[0].laws
         if _seconds(dict(law.params).get("tune_after", 0.0)) >= duration_s
     ]

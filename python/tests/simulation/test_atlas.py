@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from forebay import _native
+from forebay._base.registries import title_of
 from forebay.campaign import runner
 from forebay.campaign.runner import Threads
 from forebay.campaign.study import Study
@@ -146,11 +147,14 @@ def test_the_page_agrees_with_the_runs(small: tuple[Points, Store], tmp_path: Pa
         assert (tmp_path / name) in written
     assert len(written) == 5
     assert f"{8 * len(LAWS)} runs: {len(LAWS)} laws on 4 links" in text
-    assert "dualpi2 gave the same results as pi2 to the bit at every point" in text
+    assert "DualPI2 gave the same results as PI2 to the bit at every point" in text
     shares = places.near(runs.read(*small).table, page.NEAR).sort(
         "near", "law", descending=[True, False]
     )
-    assert f"**{shares['law'][0]}**, near the best at {100 * shares['near'][0]:.0f} % of" in text
+    assert (
+        f"**{title_of(shares['law'][0])}**, near the best at {100 * shares['near'][0]:.0f} % of"
+        in text
+    )
     assert "nan" not in text
     assert "None" not in text
     # The same runs give the same page and the same pictures.
