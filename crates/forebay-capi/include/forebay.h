@@ -108,7 +108,7 @@ typedef struct forebay_counts {
   uint64_t queued_bytes;
 } forebay_counts;
 
-/* Return the FOREBAY_ABI of the library, and its version, such as "0.1.0". */
+/* Return the FOREBAY_ABI of the library, and its version, such as "1.0.0". */
 uint32_t forebay_abi(void);
 const char *forebay_version(void);
 
