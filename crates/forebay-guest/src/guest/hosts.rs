@@ -241,11 +241,11 @@ impl<'a> Hosts<'a> {
             // The receiver echoes marks in DCTCP (RFC 8257, section 3.2), and possibly in a
             // congestion
             // control that the scenario names.
-            let name = congestion_control(self.scenario, tcp.sender.name).unwrap_or("cubic");
+            let name = congestion_control(self.scenario, tcp.sender().name).unwrap_or("cubic");
             let both = name == "dctcp" || self.scenario.kernel.tcp.is_some();
             let name = if both { name } else { "cubic" };
             sys::set_congestion_control(&listener, name)?;
-            let clamp = u64::from(tcp.window_pkts).saturating_mul(payload(traffic));
+            let clamp = u64::from(tcp.window.0).saturating_mul(payload(traffic));
             if let Ok(clamp) = i32::try_from(clamp) {
                 if clamp < 32 << 20 {
                     sys::set_option(&listener, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &clamp)?;
@@ -537,7 +537,7 @@ impl<'a> Hosts<'a> {
         let socket = sys::socket(libc::AF_INET, kind, 0)?;
         let number = crate::count(self.connections.len());
         if let Some(tcp) = tcp {
-            let name = congestion_control(self.scenario, tcp.sender.name).unwrap_or("cubic");
+            let name = congestion_control(self.scenario, tcp.sender().name).unwrap_or("cubic");
             sys::set_congestion_control(&socket, name)
                 .map_err(|error| io::Error::other(format!("congestion control {name}: {error}")))?;
             let ends = left.is_none() && !matches!(traffic.kind, TrafficKind::Ftp(_))
