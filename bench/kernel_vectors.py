@@ -28,16 +28,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+from forebay._native import guest_packets
 from forebay.experiment.experiment import read
 from forebay.linux import guests
 from forebay.linux.kernel_engine import ENGINE, GuestRun
 
 FOLDER = Path(__file__).parents[1] / "crates/forebay-aqm/tests/vectors"
-#: A packet of the guest's file (`PacketRow` in crates/forebay-guest/src/record.rs).
-PACKET = struct.Struct("<QQIBBBBI")
-#: The bytes of each packet that the guest keeps.
-START_BYTES = 128
-FATES = "pmddd"
 #: The state variables of each qdisc, with the number by which the recorded value is multiplied to
 #: make it the kernel's integer: a time is in microseconds, and PIE's probability has 64 bits.
 STATE = {
@@ -303,16 +299,16 @@ def recorded(
 ) -> list[Packet]:
     """Return the packets in the order of their arrivals, with times of the guest's clock."""
     judged: dict[int, Packet] = {}
-    starts = files["starts"]
-    for row, values in enumerate(PACKET.iter_unpack(files["packets"])):
-        arrived_ns, left_ns, size, _, _, fate, _, _ = values
+    for arrived_ns, left_ns, size, marked, start in guest_packets(
+        files["packets"], files["starts"]
+    ):
         # The identification in the IP header numbers the packets.
-        number = int.from_bytes(starts[START_BYTES * row + 4 : START_BYTES * row + 6], "big") - 1
-        letter = FATES[fate]
-        departure_ns = None if letter == "d" else started_ns + left_ns
+        number = int.from_bytes(start[4:6], "big") - 1
+        fate = "d" if left_ns is None else "m" if marked else "p"
+        departure_ns = None if left_ns is None else started_ns + left_ns
         expected_bytes, ecn = packets[number][1:]
         assert size == expected_bytes, f"packet {number} has {size} bytes"
-        judged[number] = Packet(started_ns + arrived_ns, size, ecn, departure_ns, letter)
+        judged[number] = Packet(started_ns + arrived_ns, size, ecn, departure_ns, fate)
     assert sorted(judged) == list(range(len(packets))), "the guest lost a packet before the queue"
     return [judged[number] for number in range(len(packets))]
 

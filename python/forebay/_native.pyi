@@ -752,6 +752,13 @@ def guest_run(
 ) -> tuple[Run, str]:
     """Return a guest's run from its folder, and its outcome as JSON. Raises `RuntimeError`."""
 
+def guest_packets(packets: bytes, starts: bytes) -> list[tuple[int, int | None, int, bool, bytes]]:
+    """Return the packets of a guest's run, from the contents of its files `packets` and `starts`.
+
+    Each has the times in ns of its arrival and of the start of its transmission (None if it was
+    dropped), its size on the wire, whether it was marked, and its first bytes.
+    """
+
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
 

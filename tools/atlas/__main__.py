@@ -27,7 +27,7 @@ def main() -> int:
     arguments = parser.parse_args()
     overrides = [f"sweep.points={arguments.points}"] if arguments.points else []
     try:
-        store = stores.at(stores.named(arguments.store) or stores.DEFAULT)
+        store = stores.existing(arguments.store)
         points = Points(SCENARIO, overrides=overrides, designs=Designs(store))
         written = page.write(points, store, arguments.folder, _command(arguments.points))
     except (ScenarioError, ValueError) as error:

@@ -128,8 +128,8 @@ fn sender_of(
         let expected = format!("\"{packet}\", since the fluid model has one packet size");
         return Err(ParamError::new(key("packet"), size, expected));
     }
-    let sender = Sender::named(tcp.sender.name).map_err(|expected| {
-        ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), expected)
+    let sender = Sender::named(tcp.sender().name).map_err(|expected| {
+        ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender().name), expected)
     })?;
     Ok((tcp.clone(), sender))
 }
@@ -161,8 +161,8 @@ fn add_classes(
             flows: 0.0,
             rtt: rtt + transmission(links, traffic),
             route: traffic.path.clone(),
-            initial_window_pkts: f64::from(tcp.initial_window_pkts),
-            window_pkts: f64::from(tcp.window_pkts),
+            initial_window_pkts: f64::from(tcp.initial_window.0),
+            window_pkts: f64::from(tcp.window.0),
             growth_pkts_per_rtt: growth_pkts_per_rtt(&tcp),
             marks: tcp.ecn != EcnChoice::Off && traffic.path.iter().all(|link| links[*link].ecn),
             l4s: tcp.ecn == EcnChoice::L4s,
@@ -266,13 +266,8 @@ pub(crate) fn groups(scenario: &Scenario, index: usize) -> Vec<Group> {
 /// Ranges of flows that come and go together: after a change, the flows with the lowest numbers
 /// run.
 fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u32)> {
-    let changed = scenario
-        .changes
-        .iter()
-        .filter_map(|change| match change.what {
-            Setting::Flows { traffic, flows } if traffic == index => Some(flows),
-            _ => None,
-        });
+    let changed = scenario.changes.iter();
+    let changed = changed.filter_map(|change| change.flows_of(index));
     let mut ends: Vec<u32> = changed.chain([0, traffic.flows]).collect();
     ends.sort_unstable();
     ends.dedup();
@@ -282,7 +277,7 @@ fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u3
 /// Returns the growth per acknowledged window. Linux's senders count packets, all other senders
 /// ACKs.
 fn growth_pkts_per_rtt(tcp: &Tcp) -> f64 {
-    if tcp.delayed_ack && !tcp.sender.counts_packets {
+    if tcp.delayed_ack && !tcp.sender().counts_packets {
         0.5
     } else {
         1.0

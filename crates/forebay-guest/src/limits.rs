@@ -146,10 +146,10 @@ fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), ParamErro
         ));
     }
     if let Some(tcp) = traffic.kind.tcp() {
-        if congestion_control(scenario, tcp.sender.name).is_none() {
-            return Err(ParamError::new("tcp", quoted(tcp.sender.name), SENDERS));
+        if congestion_control(scenario, tcp.sender().name).is_none() {
+            return Err(ParamError::new("tcp", quoted(tcp.sender().name), SENDERS));
         }
-        let is_not_l4s = scenario.kernel.tcp.is_none() && tcp.sender.name != "dctcp";
+        let is_not_l4s = scenario.kernel.tcp.is_none() && tcp.sender().name != "dctcp";
         if tcp.ecn == EcnChoice::L4s && is_not_l4s {
             let expected = "true or false, or tcp = \"dctcp\" as an L4S sender";
             return Err(ParamError::new("ecn", "\"l4s\"", expected));

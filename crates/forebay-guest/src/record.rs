@@ -78,8 +78,13 @@ impl PacketRow {
         out.write_all(&self.flow.to_le_bytes())
     }
 
+    /// Reads the rows of a file with these contents.
+    pub fn rows(contents: &[u8]) -> impl Iterator<Item = PacketRow> + '_ {
+        contents.chunks_exact(PacketRow::BYTES).map(PacketRow::read)
+    }
+
     /// Reads a row of [`PacketRow::BYTES`] bytes.
-    pub(crate) fn read(row: &[u8]) -> PacketRow {
+    fn read(row: &[u8]) -> PacketRow {
         PacketRow {
             arrived: Time::from_nanos(u64_at(row, 0)),
             left: Time::from_nanos(u64_at(row, 8)),

@@ -57,10 +57,7 @@ pub fn trace(
     if !outcome.failure.is_empty() {
         return Err(outcome.failure);
     }
-    let packets: Vec<PacketRow> = read(PACKETS)?
-        .chunks_exact(PacketRow::BYTES)
-        .map(PacketRow::read)
-        .collect();
+    let packets: Vec<PacketRow> = PacketRow::rows(&read(PACKETS)?).collect();
     let samples = read(SAMPLES)?;
 
     let settings = Settings {

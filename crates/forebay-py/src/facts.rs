@@ -239,8 +239,8 @@ impl TrafficInfo {
     fn of(py: Python, traffic: &Traffic, scenario: &Scenario) -> PyResult<TrafficInfo> {
         let tcp = traffic.kind.tcp();
         let numbers = PyDict::new(py);
-        for number in &traffic.numbers {
-            numbers.set_item(with_unit(number), number.number)?;
+        for number in traffic.kind.numbers() {
+            numbers.set_item(with_unit(&number), number.number)?;
         }
         let nodes = scenario.nodes(traffic).into_iter();
         let program = match &traffic.kind {
@@ -260,7 +260,7 @@ impl TrafficInfo {
             access_bps: traffic.access.as_bps(),
             start_s: bounds_s(&traffic.start),
             stop_s: traffic.stop.as_ref().map(bounds_s),
-            tcp: tcp.map(|tcp| tcp.sender.name.to_owned()),
+            tcp: tcp.map(|tcp| tcp.sender().name.to_owned()),
             ecn: match traffic.kind.ecn() {
                 EcnChoice::Off => "off",
                 EcnChoice::Classic => "classic",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_batch::{Key, Outcome};
+use forebay_guest::record::{Fate, PacketRow, START_BYTES};
 use forebay_guest::{check, qdisc, trace, Orders};
 use forebay_scenario::TrafficKind;
 use forebay_trace::Metrics;
@@ -108,6 +109,24 @@ fn guest_run(
     Ok((Py::new(py, run)?, json))
 }
 
+/// A packet that arrived at the bottleneck of a guest: the times in ns of its arrival and of the
+/// start of its transmission (None if it was dropped), its size on the wire, True if it was marked,
+/// and its first bytes.
+type GuestPacket = (u64, Option<u64>, u32, bool, Py<PyBytes>);
+
+/// Returns the packets of a guest's run, from the contents of its files `packets` and `starts`.
+#[pyfunction]
+fn guest_packets(py: Python, packets: &[u8], starts: &[u8]) -> Vec<GuestPacket> {
+    let rows = PacketRow::rows(packets).zip(starts.chunks_exact(START_BYTES));
+    let packet = |(row, start): (PacketRow, &[u8])| {
+        let left = (!matches!(row.fate, Fate::Lost(_))).then_some(row.left.as_nanos());
+        let marked = row.fate == Fate::Marked;
+        let start = PyBytes::new(py, start).unbind();
+        (row.arrived.as_nanos(), left, row.bytes, marked, start)
+    };
+    rows.map(packet).collect()
+}
+
 fn failed(error: serde_json::Error) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
@@ -116,5 +135,6 @@ fn failed(error: serde_json::Error) -> PyErr {
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(guest_check, module)?)?;
     module.add_function(wrap_pyfunction!(guest_orders, module)?)?;
-    module.add_function(wrap_pyfunction!(guest_run, module)?)
+    module.add_function(wrap_pyfunction!(guest_run, module)?)?;
+    module.add_function(wrap_pyfunction!(guest_packets, module)?)
 }

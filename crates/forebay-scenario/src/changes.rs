@@ -7,7 +7,8 @@ use crate::error::Fault;
 use crate::links::LinkKeys;
 use crate::model::{Change, LinkSetting, Setting};
 use crate::path::TableId;
-use crate::traffic::{self, FlowKeys};
+use crate::traffic;
+use crate::traffic_keys::FlowKeys;
 use crate::tree::{Data, Entry, Section};
 use crate::types::BufferSize;
 

@@ -172,7 +172,7 @@ fn lasts(traffic: &Traffic) -> bool {
 
 fn window_law(traffic: &Traffic, bottleneck: &Link) -> Option<WindowLaw> {
     let tcp = traffic.kind.tcp()?;
-    let law = tcp.sender.window_law?;
+    let law = tcp.sender().window_law?;
     let marked = tcp.ecn != EcnChoice::Off && bottleneck.ecn;
     Some(if marked { law } else { law.on_drops() })
 }

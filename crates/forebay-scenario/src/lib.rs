@@ -60,6 +60,7 @@ mod senders;
 mod sweep;
 mod top;
 mod traffic;
+mod traffic_keys;
 mod tree;
 mod types;
 
@@ -79,6 +80,6 @@ pub use path::link_path;
 pub use range::Range;
 pub use relink::{LinkPlace, Relink};
 pub use schema::schema;
-pub use senders::{SenderSpec, SENDERS};
+pub use senders::{Sender, SenderSpec, SENDERS};
 pub use sweep::{Sample, Settings, Sweep};
-pub use types::{check_buffer, BufferSize, Maybe, Queue as QueueName, Text};
+pub use types::{check_buffer, BufferSize, Maybe, Queue as QueueName, Text, WholePackets};

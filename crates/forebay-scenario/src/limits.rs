@@ -42,7 +42,7 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
 
     let connections = |(i, traffic): (usize, &Traffic)| match &traffic.kind {
         // Each object of a page may be under way.
-        TrafficKind::Pages(pages) => most_flows(scenario, i) * f64::from(pages.objects),
+        TrafficKind::Pages(pages, ..) => most_flows(scenario, i) * f64::from(pages.objects),
         _ => most_flows(scenario, i),
     };
     let flows: f64 = scenario.traffic.iter().enumerate().map(connections).sum();
@@ -94,24 +94,24 @@ fn packets(scenario: &Scenario) -> f64 {
             match &traffic.kind {
                 // What the caller sends is the caller's.
                 TrafficKind::Ftp(_) | TrafficKind::External(_) | TrafficKind::Program(_) => flows,
-                TrafficKind::Mice { on, off, .. } => {
-                    flows * duration_s / (*on + *off).as_secs_f64()
+                TrafficKind::Mice(mice, _) => {
+                    flows * duration_s / (mice.on + mice.off).as_secs_f64()
                 }
-                TrafficKind::Cbr { rate, .. } => flows * sent(*rate),
+                TrafficKind::Cbr(cbr) => flows * sent(cbr.rate),
                 TrafficKind::OnOff(onoff) => flows * sent(onoff.rate),
                 TrafficKind::Voice(voice) => flows * duration_s / voice.interval.as_secs_f64(),
                 TrafficKind::Frames(frames) => {
-                    flows * f64::from(frames.packets) * duration_s / frames.interval.as_secs_f64()
+                    flows * f64::from(frames.frame.0) * duration_s / frames.interval.as_secs_f64()
                 }
-                TrafficKind::Video(video) => flows * duration_s / video.segment.as_secs_f64(),
+                TrafficKind::Video(video, _) => flows * duration_s / video.segment.as_secs_f64(),
                 TrafficKind::Arrivals(recorded) => {
                     let period = recorded
                         .period
                         .map(|period| duration_s / period.as_secs_f64());
                     recorded.packets.packets.len() as f64 * (1.0 + period.unwrap_or(0.0))
                 }
-                TrafficKind::Web(web) => flows * web.requests_per_s * duration_s,
-                TrafficKind::Pages(pages) => {
+                TrafficKind::Web(web, ..) => flows * web.requests * duration_s,
+                TrafficKind::Pages(pages, ..) => {
                     let page_s = pages.page_gap.max(pages.object_gap).as_secs_f64();
                     flows * f64::from(pages.objects) * (1.0 + duration_s / page_s)
                 }
@@ -124,10 +124,8 @@ fn packets(scenario: &Scenario) -> f64 {
 /// Returns the flows of `traffic[index]` that there can be at one time.
 fn most_flows(scenario: &Scenario, index: usize) -> f64 {
     let declared = scenario.traffic[index].flows;
-    let changed = scenario.changes.iter().map(|change| match change.what {
-        Setting::Flows { traffic, flows } if traffic == index => flows,
-        _ => 0,
-    });
+    let changed = scenario.changes.iter();
+    let changed = changed.filter_map(|change| change.flows_of(index));
     f64::from(changed.fold(declared, u32::max))
 }
 
@@ -190,12 +188,12 @@ fn in_flight(scenario: &Scenario) -> f64 {
     let room = highest_rate_pps(scenario) * delay_s + buffers;
     let windows = |(i, traffic): (usize, &Traffic)| {
         let connections = match &traffic.kind {
-            TrafficKind::Web(web) => f64::from(web.most_connections),
-            TrafficKind::Pages(pages) => most_flows(scenario, i) * f64::from(pages.objects),
+            TrafficKind::Web(web, ..) => f64::from(web.connections),
+            TrafficKind::Pages(pages, ..) => most_flows(scenario, i) * f64::from(pages.objects),
             _ => most_flows(scenario, i),
         };
         match traffic.kind.tcp() {
-            Some(tcp) => connections * f64::from(tcp.window_pkts),
+            Some(tcp) => connections * f64::from(tcp.window.0),
             None => f64::INFINITY,
         }
     };

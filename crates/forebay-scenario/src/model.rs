@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use forebay_aqm::{Capacity, RateTrace};
-use forebay_units::cast::whole_u64;
-use forebay_units::{Buffer, Bytes, QueueSite, Rate, SetPoint, Site, Span, Time};
+use forebay_units::{
+    Buffer, Bytes, ParamSpec, Params, QueueSite, Rate, SetPoint, Site, Span, Time,
+};
 
 use forebay_packets::Arrivals as Packets;
 
 use crate::law_choice::LawChoice;
-use crate::senders::SenderSpec;
+pub use crate::traffic_keys::{
+    Cbr, External, Frames, Mice, OnOff, Pages, Pareto2, Tcp, Video, Voice, Web,
+};
+pub use crate::types::{EcnChoice, Instant, Offloads, Shaper, Stack};
 
 /// One point of an experiment, before a law and a seed are chosen.
 #[derive(Clone, Debug)]
@@ -38,28 +42,6 @@ pub struct Scenario {
     pub changes: Vec<Change>,
     /// The settings of hosts with a real kernel.
     pub kernel: KernelSettings,
-}
-
-/// The devices that split and join segments of several packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Offloads {
-    /// Senders make none.
-    #[default]
-    Off,
-    /// The sender's device cuts them, the receiver's joins packets.
-    Hosts,
-    /// Nothing cuts them on their way.
-    All,
-}
-
-/// A qdisc that holds a link to its rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shaper {
-    /// The token bucket filter tbf.
-    #[default]
-    Tbf,
-    /// The hierarchical token bucket htb.
-    Htb,
 }
 
 /// The settings of the hosts of a guest (`[kernel]`).
@@ -151,8 +133,6 @@ pub struct Traffic {
     pub stop: Option<Instant>,
     /// The behaviour of its flows.
     pub kind: TrafficKind,
-    /// The numbers among the keys of its kind; keys without a value are left out.
-    pub numbers: Vec<KeyNumber>,
 }
 
 /// A number that a key has, in the key's base unit: "s", "bit/s", "B", "p", or "" for a pure one.
@@ -166,6 +146,18 @@ pub struct KeyNumber {
     pub number: f64,
 }
 
+/// Returns the numbers among the values of keys; keys without a value are left out.
+fn numbers<P: Params>(keys: &P) -> Vec<KeyNumber> {
+    let number = |spec: &ParamSpec| {
+        Some(KeyNumber {
+            name: spec.name,
+            unit: spec.unit,
+            number: keys.base(spec.name)?,
+        })
+    };
+    P::SPECS.iter().filter_map(number).collect()
+}
+
 impl Traffic {
     /// Returns the payload of every data packet.
     pub fn payload(&self) -> Bytes {
@@ -173,51 +165,27 @@ impl Traffic {
     }
 }
 
-/// A time per flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Instant {
-    /// The same time for every flow.
-    At(Time),
-    /// Drawn for each flow.
-    Uniform(Time, Time),
-}
-
 /// The behaviour of the flows of a traffic.
 #[derive(Clone, Debug)]
 pub enum TrafficKind {
     /// A TCP connection with endless data.
     Ftp(Tcp),
-    /// TCP connections with endless data for Exp(`on`), then silence for Exp(`off`); each flow
-    /// starts silent.
-    Mice {
-        /// The sender and receiver.
-        tcp: Tcp,
-        /// The mean duration of a connection.
-        on: Span,
-        /// The mean pause between connections.
-        off: Span,
-        /// A new connection keeps what ns-2's agents do not reset.
-        ns2_reset: bool,
-    },
-    /// Packets at a constant rate without congestion control; `rate` is per flow.
-    Cbr {
-        /// The rate of a flow.
-        rate: Rate,
-        /// True if the packets are ECN-capable.
-        ecn: bool,
-    },
-    /// Sessions that request objects at Poisson times.
-    Web(Web),
-    /// Sessions that load pages of objects.
-    Pages(Pages),
-    /// Bursts of packets without congestion control.
+    /// TCP connections with endless data that open and close again and again.
+    Mice(Mice, Tcp),
+    /// Packets at a constant rate.
+    Cbr(Cbr),
+    /// Sessions that request objects of random sizes, each over a connection of its own.
+    Web(Web, Tcp, Pareto2),
+    /// Sessions that load pages of objects, each over a connection of its own.
+    Pages(Pages, Tcp, Pareto2),
+    /// Bursts of packets.
     OnOff(OnOff),
     /// Calls.
     Voice(Voice),
     /// Periodic frames of several packets.
     Frames(Frames),
-    /// Viewers of adaptive video.
-    Video(Video),
+    /// Viewers of adaptive video, who fetch each segment over a connection of its own.
+    Video(Video, Tcp),
     /// Recorded packets, which arrive directly at the first queue.
     Arrivals(Recorded),
     /// Packets that the caller sends.
@@ -231,14 +199,14 @@ impl TrafficKind {
     pub fn name(&self) -> &'static str {
         match self {
             TrafficKind::Ftp(_) => "ftp",
-            TrafficKind::Mice { .. } => "mice",
-            TrafficKind::Cbr { .. } => "cbr",
-            TrafficKind::Web(_) => "web",
-            TrafficKind::Pages(_) => "pages",
+            TrafficKind::Mice(..) => "mice",
+            TrafficKind::Cbr(_) => "cbr",
+            TrafficKind::Web(..) => "web",
+            TrafficKind::Pages(..) => "pages",
             TrafficKind::OnOff(_) => "onoff",
             TrafficKind::Voice(_) => "voice",
             TrafficKind::Frames(_) => "frames",
-            TrafficKind::Video(_) => "video",
+            TrafficKind::Video(..) => "video",
             TrafficKind::Arrivals(_) => "arrivals",
             TrafficKind::External(_) => EXTERNAL,
             TrafficKind::Program(_) => "program",
@@ -248,7 +216,7 @@ impl TrafficKind {
     /// Returns the ECN capability of its packets.
     pub fn ecn(&self) -> EcnChoice {
         match self {
-            TrafficKind::Cbr { ecn: true, .. }
+            TrafficKind::Cbr(Cbr { ecn: true, .. })
             | TrafficKind::OnOff(OnOff { ecn: true, .. })
             | TrafficKind::Voice(Voice { ecn: true, .. })
             | TrafficKind::Frames(Frames { ecn: true, .. })
@@ -260,11 +228,12 @@ impl TrafficKind {
     /// Returns the behaviour of its TCP connections; `None` without TCP.
     pub fn tcp(&self) -> Option<&Tcp> {
         match self {
-            TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => Some(tcp),
-            TrafficKind::Web(web) => Some(&web.tcp),
-            TrafficKind::Pages(pages) => Some(&pages.tcp),
-            TrafficKind::Video(video) => Some(&video.tcp),
-            TrafficKind::Cbr { .. }
+            TrafficKind::Ftp(tcp)
+            | TrafficKind::Mice(_, tcp)
+            | TrafficKind::Web(_, tcp, _)
+            | TrafficKind::Pages(_, tcp, _)
+            | TrafficKind::Video(_, tcp) => Some(tcp),
+            TrafficKind::Cbr(_)
             | TrafficKind::OnOff(_)
             | TrafficKind::Voice(_)
             | TrafficKind::Frames(_)
@@ -273,102 +242,23 @@ impl TrafficKind {
             | TrafficKind::Program(_) => None,
         }
     }
-}
 
-/// Each flow is a session that requests objects at Poisson times; each object is sent over a
-/// fresh connection (bigdeli's web traffic).
-#[derive(Clone, Debug)]
-pub struct Web {
-    /// The sender and receiver of each connection.
-    pub tcp: Tcp,
-    /// The mean rate of requests of a session, per second.
-    pub requests_per_s: f64,
-    /// The distribution of the size of an object.
-    pub size: Pareto2,
-    /// Most connections at one time; a request beyond them is lost.
-    pub most_connections: u32,
-}
-
-/// Each flow is a session that loads one page after another, as in ns-2's PagePool/WebTraf with
-/// times between pages counted from the end of a page. The request itself is not sent.
-#[derive(Clone, Debug)]
-pub struct Pages {
-    /// The sender and receiver of each connection.
-    pub tcp: Tcp,
-    /// Pages of a session; no end where absent.
-    pub pages: Option<u32>,
-    /// Mean of the exponential time from the end of a page to the next.
-    pub page_gap: Span,
-    /// Objects of each page.
-    pub objects: u32,
-    /// Mean of the exponential time between the starts of a page's objects.
-    pub object_gap: Span,
-    /// The distribution of the size of an object.
-    pub size: Pareto2,
-}
-
-/// Bursts of packets at `rate`, without congestion control (staqm, simulation 1).
-#[derive(Clone, Debug)]
-pub struct OnOff {
-    /// The rate during a burst.
-    pub rate: Rate,
-    /// Mean length of a burst: Pareto with `on_shape`, exponential where that is absent.
-    pub on: Span,
-    /// The shape of the Pareto distribution of the length of a burst.
-    pub on_shape: Option<f64>,
-    /// Mean of the exponential time between bursts.
-    pub off: Span,
-    /// Mean of the geometric number of bursts of a flow; no end where absent.
-    pub bursts: Option<f64>,
-    /// The arrival process of flows, of which at most `flows` are active at a time; without it, all
-    /// begin at their start.
-    pub arrivals: Option<Arrivals>,
-    /// True if the packets are ECN-capable.
-    pub ecn: bool,
-}
-
-/// A call in one direction: a packet each `interval`, or if it has talk spurts, only during these.
-#[derive(Clone, Copy, Debug)]
-pub struct Voice {
-    /// The rate of the coder, without headers.
-    pub rate: Rate,
-    /// The time between two packets.
-    pub interval: Span,
-    /// The times of talking and pausing; without them, the call never pauses.
-    pub talk: Option<Talk>,
-    /// True if the packets are ECN-capable.
-    pub ecn: bool,
-}
-
-impl Voice {
-    /// IPv4, UDP and RTP (RFC 3550).
-    pub const HEADER: Bytes = Bytes(40);
-
-    /// Returns the size of a packet, headers included.
-    pub fn packet(&self) -> Bytes {
-        let bits = self.rate.as_bps() as f64 * self.interval.as_secs_f64();
-        Bytes(whole_u64((bits / 8.0).round()).max(1) + Voice::HEADER.0)
+    /// Returns the numbers among the keys of the kind itself, and not of its TCP connections.
+    pub fn numbers(&self) -> Vec<KeyNumber> {
+        match self {
+            TrafficKind::Mice(mice, _) => numbers(mice),
+            TrafficKind::Cbr(cbr) => numbers(cbr),
+            TrafficKind::Web(web, _, size) => [numbers(web), numbers(size)].concat(),
+            TrafficKind::Pages(pages, _, size) => [numbers(pages), numbers(size)].concat(),
+            TrafficKind::OnOff(onoff) => numbers(onoff),
+            TrafficKind::Voice(voice) => numbers(voice),
+            TrafficKind::Frames(frames) => numbers(frames),
+            TrafficKind::Video(video, _) => numbers(video),
+            TrafficKind::Arrivals(recorded) => recorded.numbers(),
+            TrafficKind::External(external) => numbers(external),
+            TrafficKind::Ftp(_) | TrafficKind::Program(_) => Vec::new(),
+        }
     }
-}
-
-/// Means of exponential talk spurts and pauses.
-#[derive(Clone, Copy, Debug)]
-pub struct Talk {
-    /// The mean length of a talk spurt.
-    pub talk: Span,
-    /// The mean length of a pause.
-    pub pause: Span,
-}
-
-/// Frames of several packets, which are sent at once at every `interval`.
-#[derive(Clone, Copy, Debug)]
-pub struct Frames {
-    /// The number of packets of a frame.
-    pub packets: u32,
-    /// The time between two frames.
-    pub interval: Span,
-    /// True if the packets are ECN-capable.
-    pub ecn: bool,
 }
 
 /// Words of a shell at both ends.
@@ -393,27 +283,6 @@ pub struct ProgramFile {
     pub digest: String,
 }
 
-/// A viewer who fetches segment after segment, each over a fresh connection, at a rate that depends
-/// on the level of the viewer's buffer (BBA-0).
-#[derive(Clone, Debug)]
-pub struct Video {
-    /// The sender and receiver of each segment.
-    pub tcp: Tcp,
-    /// Playing time of a segment.
-    pub segment: Span,
-    /// The rates of the segments, from the lowest to the highest.
-    pub ladder: Vec<Rate>,
-    /// Most playing time that is held.
-    pub buffer: Span,
-    /// Up to this much, the lowest rate.
-    pub reservoir: Span,
-}
-
-impl Video {
-    /// The fraction of the buffer from which on a viewer fetches the highest rate.
-    pub const UPPER: f64 = 0.9;
-}
-
 /// Packets of a capture or a list. Times count from the start of the traffic.
 #[derive(Clone, Debug)]
 pub struct Recorded {
@@ -421,90 +290,37 @@ pub struct Recorded {
     pub file: String,
     /// The packets.
     pub packets: Arc<Packets>,
+    /// The size into which larger packets are split.
+    pub mtu: Bytes,
     /// Factor on times.
     pub scale: f64,
     /// The file starts again at each multiple of it.
     pub period: Option<Span>,
 }
 
+impl Recorded {
+    /// Returns the time that the packets take, in s.
+    pub fn length_s(&self) -> f64 {
+        self.packets.length().as_secs_f64() * self.scale
+    }
+
+    /// Returns the numbers of the recording and of its keys.
+    fn numbers(&self) -> Vec<KeyNumber> {
+        let number = |name, unit, number| KeyNumber { name, unit, number };
+        let mut numbers = vec![
+            number("packets", "", self.packets.packets.len() as f64),
+            number("length", "s", self.length_s()),
+            number("mtu", "B", self.mtu.0 as f64),
+            number("scale", "", self.scale),
+        ];
+        let period = self.period.map(Span::as_secs_f64);
+        numbers.extend(period.map(|period_s| number("period", "s", period_s)));
+        numbers
+    }
+}
+
 /// Name of the kind of traffic whose packets the caller sends.
 pub const EXTERNAL: &str = "external";
-
-/// Packets that the caller sends, from either end, with a size and an ECN field of their own.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct External {
-    /// Share of these packets that is lost at random behind their last queue, in either direction.
-    pub loss: f64,
-}
-
-/// Poisson arrivals at the rate `per_s`·(1 + `swing`·cos(2π(t − `peak`)/`period`)).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arrivals {
-    /// The mean rate of arrivals, per second.
-    pub per_s: f64,
-    /// The relative amplitude of the rate, 0 to 1.
-    pub swing: f64,
-    /// The period of the rate.
-    pub period: Span,
-    /// A time at which the rate is highest.
-    pub peak: Time,
-}
-
-/// A size with P(size > x) = (1 + x/scale)^−shape: Pareto of the second kind.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pareto2 {
-    /// The shape.
-    pub shape: f64,
-    /// The scale.
-    pub scale: Bytes,
-}
-
-/// ECN of TCP's packets, and how receivers report marks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EcnChoice {
-    /// Packets cannot be marked.
-    Off,
-    /// ECT(0); marks are echoed (RFC 3168).
-    Classic,
-    /// ECT(1); ACKs carry counts of marked packets (RFC 9331, RFC 9768).
-    L4s,
-}
-
-/// The hosts whose habits are the defaults of a traffic's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stack {
-    /// The hosts of ns-2.
-    Ns2,
-    /// A present host with Linux.
-    Linux,
-}
-
-/// A TCP sender and its receiver.
-#[derive(Clone, Debug)]
-pub struct Tcp {
-    /// The congestion control and its stack.
-    pub sender: &'static SenderSpec,
-    /// The ECN capability.
-    pub ecn: EcnChoice,
-    /// Packets leave at a rate, instead of as ACKs come.
-    pub pacing: bool,
-    /// Linux's senders make segments of several packets.
-    pub gso: bool,
-    /// Receiver's window, and so the initial slow-start threshold, in packets.
-    pub window_pkts: u32,
-    /// Window after the handshake, in packets (RFC 5681 section 3.1).
-    pub initial_window_pkts: u32,
-    /// The least retransmission timeout.
-    pub min_rto: Span,
-    /// Acknowledge every second packet, or after `ack_delay` (RFC 5681 section 4.2).
-    pub delayed_ack: bool,
-    /// The longest delay of an ACK.
-    pub ack_delay: Span,
-    /// Number of initial ACKs sent without delay, as Linux's quick ACKs.
-    pub quick_acks: u8,
-    /// Send a new packet on each of the first two duplicate ACKs (RFC 3042).
-    pub limited_transmit: bool,
-}
 
 /// Something that changes while the simulation runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -513,6 +329,16 @@ pub struct Change {
     pub at: Time,
     /// The quantity that changes, and its new value.
     pub what: Setting,
+}
+
+impl Change {
+    /// Returns the new number of flows of the traffic with this index, if the change sets it.
+    pub fn flows_of(&self, index: usize) -> Option<u32> {
+        match self.what {
+            Setting::Flows { traffic, flows } if traffic == index => Some(flows),
+            _ => None,
+        }
+    }
 }
 
 /// A quantity of the scenario with a new value.

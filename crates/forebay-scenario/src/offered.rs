@@ -3,7 +3,7 @@
 
 use forebay_units::{Span, Time};
 
-use crate::model::{Instant, OnOff, Pareto2, Scenario, Setting, Traffic, TrafficKind};
+use crate::model::{Instant, OnOff, Pareto2, Scenario, Traffic, TrafficKind};
 
 /// Means over time of the load that is present during the whole measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,10 +48,8 @@ fn stays(traffic: &Traffic, (start, end): (Time, Time)) -> bool {
 }
 
 fn fewest_flows(point: &Scenario, index: usize) -> u32 {
-    let changed = point.changes.iter().filter_map(|change| match change.what {
-        Setting::Flows { traffic, flows } if traffic == index => Some(flows),
-        _ => None,
-    });
+    let changed = point.changes.iter();
+    let changed = changed.filter_map(|change| change.flows_of(index));
     changed.fold(point.traffic[index].flows, u32::min)
 }
 
@@ -63,34 +61,34 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
         ..Offered::default()
     };
     match &traffic.kind {
-        TrafficKind::Mice { on, off, .. } => Offered {
-            short_flows: share(on.as_secs_f64(), off.as_secs_f64()),
+        TrafficKind::Mice(mice, _) => Offered {
+            short_flows: share(mice.on.as_secs_f64(), mice.off.as_secs_f64()),
             bps: 0.0,
         },
-        TrafficKind::Cbr { rate: each, .. } => rate(each.as_bps() as f64),
+        TrafficKind::Cbr(cbr) => rate(cbr.rate.as_bps() as f64),
         TrafficKind::OnOff(onoff) => {
             let on = share(onoff.on.as_secs_f64(), onoff.off.as_secs_f64());
             rate(on * onoff.rate.as_bps() as f64)
         }
         TrafficKind::Voice(voice) => {
-            let speaks = voice.talk.map_or(1.0, |talk| {
-                share(talk.talk.as_secs_f64(), talk.pause.as_secs_f64())
+            let speaks = voice.spurts().map_or(1.0, |(talk, pause)| {
+                share(talk.as_secs_f64(), pause.as_secs_f64())
             });
             rate(speaks * bits(voice.packet().0 as f64) / voice.interval.as_secs_f64())
         }
         TrafficKind::Frames(frames) => {
-            let bytes = f64::from(frames.packets) * traffic.packet.0 as f64;
+            let bytes = f64::from(frames.frame.0) * traffic.packet.0 as f64;
             rate(bits(bytes) / frames.interval.as_secs_f64())
         }
-        TrafficKind::Web(web) => rate(web.requests_per_s * object_bits(traffic, &web.size)),
-        TrafficKind::Pages(pages) if pages.pages.is_none() => {
+        TrafficKind::Web(web, _, size) => rate(web.requests * object_bits(traffic, size)),
+        TrafficKind::Pages(pages, _, size) if pages.pages.0.is_none() => {
             let objects = f64::from(pages.objects);
             // A page takes at least the round trip of its last object.
             let rtt_s = traffic.rtts.iter().map(|rtt| rtt.as_secs_f64());
             let page_s = pages.page_gap.as_secs_f64()
                 + (objects - 1.0) * pages.object_gap.as_secs_f64()
                 + rtt_s.fold(0.0, f64::max);
-            rate(objects * object_bits(traffic, &pages.size) / page_s)
+            rate(objects * object_bits(traffic, size) / page_s)
         }
         TrafficKind::Arrivals(recorded) => {
             let packets = &recorded.packets.packets;
@@ -109,8 +107,8 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
         }
         // Long-lived, finite, a viewer who takes the rate that he gets, or not known.
         TrafficKind::Ftp(_)
-        | TrafficKind::Pages(_)
-        | TrafficKind::Video(_)
+        | TrafficKind::Pages(..)
+        | TrafficKind::Video(..)
         | TrafficKind::External(_)
         | TrafficKind::Program(_) => Offered::default(),
     }
@@ -121,13 +119,14 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
 fn at_a_time(onoff: &OnOff, flows: f64) -> f64 {
     let stays_s = onoff
         .bursts
+        .0
         .map(|bursts| bursts * (onoff.on + onoff.off).as_secs_f64());
-    match (&onoff.arrivals, stays_s) {
+    match (onoff.arrivals.0, stays_s) {
         (None, None) => flows,
         // They come once.
         (None, Some(_)) => 0.0,
         (Some(_), None) => flows,
-        (Some(arrivals), Some(stays_s)) => flows.min(arrivals.per_s * stays_s),
+        (Some(per_s), Some(stays_s)) => flows.min(per_s * stays_s),
     }
 }
 

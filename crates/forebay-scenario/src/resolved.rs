@@ -11,11 +11,14 @@
 use forebay_units::{Buffer, Bytes, Rate, SetPoint, Span, Time, Value};
 
 use crate::law_choice::LawChoice;
+use crate::link_types::Share;
 use crate::model::{
-    Arrivals, Change, EcnChoice, External, Frames, Instant, KernelSettings, Link, LinkSetting,
+    Cbr, Change, EcnChoice, External, Frames, Instant, KernelSettings, Link, LinkSetting, Mice,
     Offloads, OnOff, Pages, Pareto2, Program, ProgramFile, Recorded, Scenario, Setting, Shaper,
-    Talk, Tcp, Traffic, TrafficKind, Video, Voice, Web,
+    Tcp, Traffic, TrafficKind, Video, Voice, Web,
 };
+use crate::senders::Sender;
+use crate::types::{Maybe, WholePackets};
 
 impl Scenario {
     /// Returns everything that a run depends on besides its law and its seed.
@@ -151,6 +154,30 @@ impl Canonical for SetPoint {
     }
 }
 
+impl Canonical for WholePackets {
+    fn canonical(&self) -> Value {
+        self.0.canonical()
+    }
+}
+
+impl Canonical for Share {
+    fn canonical(&self) -> Value {
+        self.0.canonical()
+    }
+}
+
+impl<T: Canonical> Canonical for Maybe<T> {
+    fn canonical(&self) -> Value {
+        self.0.canonical()
+    }
+}
+
+impl Canonical for Value {
+    fn canonical(&self) -> Value {
+        self.clone()
+    }
+}
+
 impl<T: Canonical> Canonical for Option<T> {
     fn canonical(&self) -> Value {
         Value::List(self.iter().map(T::canonical).collect())
@@ -184,6 +211,19 @@ impl Canonical for LawChoice {
             ("queue.parameters", parameters(queue.values())),
         ])
     }
+}
+
+/// Implements [`Canonical`] for a struct: the key of each field in the text. The fields that are left
+/// out follow `without`.
+macro_rules! canonical {
+    ($type:ident { $($field:ident: $key:literal),* $(,)? } $(without $($other:ident),+)?) => {
+        impl Canonical for $type {
+            fn canonical(&self) -> Value {
+                let $type { $($field,)* $($($other: _,)+)? } = self;
+                table([$(($key, $field.canonical())),*])
+            }
+        }
+    };
 }
 
 impl Canonical for Scenario {
@@ -315,8 +355,6 @@ impl Canonical for Traffic {
             start,
             stop,
             kind,
-            // The numbers of `kind` once more.
-            numbers: _,
         } = self;
         table([
             ("label", label.canonical()),
@@ -354,68 +392,63 @@ impl Canonical for TrafficKind {
     fn canonical(&self) -> Value {
         match self {
             TrafficKind::Ftp(tcp) => tcp.canonical(),
-            TrafficKind::Mice {
-                tcp,
-                on,
-                off,
-                ns2_reset,
-            } => table([
+            TrafficKind::Mice(Mice { on, off, ns2_reset }, tcp) => table([
                 ("tcp", tcp.canonical()),
                 ("on", on.canonical()),
                 ("off", off.canonical()),
                 ("ns2_reset", ns2_reset.canonical()),
             ]),
-            TrafficKind::Cbr { rate, ecn } => {
-                table([("rate", rate.canonical()), ("ecn", ecn.canonical())])
+            TrafficKind::Cbr(cbr) => cbr.canonical(),
+            TrafficKind::Web(web, tcp, size) => {
+                let Web {
+                    requests,
+                    connections,
+                } = web;
+                table([
+                    ("tcp", tcp.canonical()),
+                    ("requests_per_s", requests.canonical()),
+                    ("size", size.canonical()),
+                    ("most_connections", connections.canonical()),
+                ])
             }
-            TrafficKind::Web(web) => web.canonical(),
-            TrafficKind::Pages(pages) => pages.canonical(),
+            TrafficKind::Pages(pages, tcp, size) => {
+                let Pages {
+                    pages,
+                    page_gap,
+                    objects,
+                    object_gap,
+                } = pages;
+                table([
+                    ("tcp", tcp.canonical()),
+                    ("pages", pages.canonical()),
+                    ("page_gap", page_gap.canonical()),
+                    ("objects", objects.canonical()),
+                    ("object_gap", object_gap.canonical()),
+                    ("size", size.canonical()),
+                ])
+            }
             TrafficKind::OnOff(onoff) => onoff.canonical(),
             TrafficKind::Voice(voice) => voice.canonical(),
             TrafficKind::Frames(frames) => frames.canonical(),
-            TrafficKind::Video(video) => video.canonical(),
+            TrafficKind::Video(video, tcp) => {
+                let Video {
+                    segment,
+                    ladder,
+                    buffer,
+                    reservoir,
+                } = video;
+                table([
+                    ("tcp", tcp.canonical()),
+                    ("segment", segment.canonical()),
+                    ("ladder", ladder.canonical()),
+                    ("buffer", buffer.canonical()),
+                    ("reservoir", reservoir.canonical()),
+                ])
+            }
             TrafficKind::Arrivals(recorded) => recorded.canonical(),
-            TrafficKind::External(External { loss }) => table([("loss", loss.canonical())]),
+            TrafficKind::External(external) => external.canonical(),
             TrafficKind::Program(program) => program.canonical(),
         }
-    }
-}
-
-impl Canonical for Web {
-    fn canonical(&self) -> Value {
-        let Web {
-            tcp,
-            requests_per_s,
-            size,
-            most_connections,
-        } = self;
-        table([
-            ("tcp", tcp.canonical()),
-            ("requests_per_s", requests_per_s.canonical()),
-            ("size", size.canonical()),
-            ("most_connections", most_connections.canonical()),
-        ])
-    }
-}
-
-impl Canonical for Pages {
-    fn canonical(&self) -> Value {
-        let Pages {
-            tcp,
-            pages,
-            page_gap,
-            objects,
-            object_gap,
-            size,
-        } = self;
-        table([
-            ("tcp", tcp.canonical()),
-            ("pages", pages.canonical()),
-            ("page_gap", page_gap.canonical()),
-            ("objects", objects.canonical()),
-            ("object_gap", object_gap.canonical()),
-            ("size", size.canonical()),
-        ])
     }
 }
 
@@ -428,8 +461,20 @@ impl Canonical for OnOff {
             off,
             bursts,
             arrivals,
+            swing,
+            period,
+            peak,
             ecn,
         } = self;
+        // Without arrivals, the keys of their rate have no effect.
+        let arrivals = arrivals.0.map(|per_s| {
+            table([
+                ("per_s", per_s.canonical()),
+                ("swing", swing.canonical()),
+                ("period", period.canonical()),
+                ("peak", peak.canonical()),
+            ])
+        });
         table([
             ("rate", rate.canonical()),
             ("on", on.canonical()),
@@ -442,31 +487,18 @@ impl Canonical for OnOff {
     }
 }
 
-impl Canonical for Arrivals {
-    fn canonical(&self) -> Value {
-        let Arrivals {
-            per_s,
-            swing,
-            period,
-            peak,
-        } = self;
-        table([
-            ("per_s", per_s.canonical()),
-            ("swing", swing.canonical()),
-            ("period", period.canonical()),
-            ("peak", peak.canonical()),
-        ])
-    }
-}
-
 impl Canonical for Voice {
     fn canonical(&self) -> Value {
         let Voice {
             rate,
             interval,
             talk,
+            pause,
             ecn,
         } = self;
+        // Either both are given or neither.
+        let talk = (talk.0.zip(pause.0))
+            .map(|(talk, pause)| table([("talk", talk.canonical()), ("pause", pause.canonical())]));
         table([
             ("rate", rate.canonical()),
             ("interval", interval.canonical()),
@@ -476,68 +508,64 @@ impl Canonical for Voice {
     }
 }
 
-impl Canonical for Talk {
+canonical!(Cbr {
+    rate: "rate",
+    ecn: "ecn"
+});
+canonical!(Frames {
+    frame: "packets",
+    interval: "interval",
+    ecn: "ecn"
+});
+canonical!(External { loss: "loss" });
+canonical!(Pareto2 {
+    shape: "shape",
+    scale: "scale"
+});
+canonical!(Program {
+    client: "client",
+    server: "server",
+    ecn: "ecn",
+    files: "files"
+});
+canonical!(ProgramFile {
+    name: "name",
+    digest: "digest"
+});
+canonical!(Change {
+    at: "time",
+    what: "set"
+});
+
+// The name of the sender decides: the rest of its table is derived from it, or prose. The keys that a
+// stack stands for are in the text.
+canonical!(Tcp {
+    tcp: "tcp",
+    ecn: "ecn",
+    pacing: "pacing",
+    gso: "gso",
+    window: "window",
+    initial_window: "initial_window",
+    min_rto: "min_rto",
+    delayed_ack: "delayed_ack",
+    ack_delay: "ack_delay",
+    quick_acks: "quick_acks",
+    limited_transmit: "limited_transmit",
+} without stack);
+
+impl Canonical for Sender {
     fn canonical(&self) -> Value {
-        let Talk { talk, pause } = self;
-        table([("talk", talk.canonical()), ("pause", pause.canonical())])
+        word(self.0.name)
     }
 }
 
-impl Canonical for Frames {
+impl Canonical for EcnChoice {
     fn canonical(&self) -> Value {
-        let Frames {
-            packets,
-            interval,
-            ecn,
-        } = self;
-        table([
-            ("packets", packets.canonical()),
-            ("interval", interval.canonical()),
-            ("ecn", ecn.canonical()),
-        ])
-    }
-}
-
-impl Canonical for Program {
-    fn canonical(&self) -> Value {
-        let Program {
-            client,
-            server,
-            ecn,
-            files,
-        } = self;
-        table([
-            ("client", client.canonical()),
-            ("server", server.canonical()),
-            ("ecn", ecn.canonical()),
-            ("files", files.canonical()),
-        ])
-    }
-}
-
-impl Canonical for ProgramFile {
-    fn canonical(&self) -> Value {
-        let ProgramFile { name, digest } = self;
-        table([("name", name.canonical()), ("digest", digest.canonical())])
-    }
-}
-
-impl Canonical for Video {
-    fn canonical(&self) -> Value {
-        let Video {
-            tcp,
-            segment,
-            ladder,
-            buffer,
-            reservoir,
-        } = self;
-        table([
-            ("tcp", tcp.canonical()),
-            ("segment", segment.canonical()),
-            ("ladder", ladder.canonical()),
-            ("buffer", buffer.canonical()),
-            ("reservoir", reservoir.canonical()),
-        ])
+        word(match self {
+            EcnChoice::Off => "off",
+            EcnChoice::Classic => "classic",
+            EcnChoice::L4s => "l4s",
+        })
     }
 }
 
@@ -546,6 +574,8 @@ impl Canonical for Recorded {
         let Recorded {
             file,
             packets,
+            // The packets are split already.
+            mtu: _,
             scale,
             period,
         } = self;
@@ -568,59 +598,6 @@ impl Canonical for Recorded {
             ("scale", scale.canonical()),
             ("period", period.canonical()),
         ])
-    }
-}
-
-impl Canonical for Pareto2 {
-    fn canonical(&self) -> Value {
-        let Pareto2 { shape, scale } = self;
-        table([("shape", shape.canonical()), ("scale", scale.canonical())])
-    }
-}
-
-impl Canonical for Tcp {
-    fn canonical(&self) -> Value {
-        let Tcp {
-            // The name decides: the rest of the table is derived from it, or prose.
-            sender,
-            ecn,
-            pacing,
-            gso,
-            window_pkts,
-            initial_window_pkts,
-            min_rto,
-            delayed_ack,
-            ack_delay,
-            quick_acks,
-            limited_transmit,
-        } = self;
-        table([
-            ("tcp", word(sender.name)),
-            (
-                "ecn",
-                word(match ecn {
-                    EcnChoice::Off => "off",
-                    EcnChoice::Classic => "classic",
-                    EcnChoice::L4s => "l4s",
-                }),
-            ),
-            ("pacing", pacing.canonical()),
-            ("gso", gso.canonical()),
-            ("window", window_pkts.canonical()),
-            ("initial_window", initial_window_pkts.canonical()),
-            ("min_rto", min_rto.canonical()),
-            ("delayed_ack", delayed_ack.canonical()),
-            ("ack_delay", ack_delay.canonical()),
-            ("quick_acks", quick_acks.canonical()),
-            ("limited_transmit", limited_transmit.canonical()),
-        ])
-    }
-}
-
-impl Canonical for Change {
-    fn canonical(&self) -> Value {
-        let Change { at, what } = self;
-        table([("time", at.canonical()), ("set", what.canonical())])
     }
 }
 

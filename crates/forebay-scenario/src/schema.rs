@@ -13,7 +13,8 @@ use crate::keys::KeyDoc;
 use crate::laws::LawKeys;
 use crate::links::{self, LinkKeys};
 use crate::top::Top;
-use crate::traffic::{FlowKeys, KINDS};
+use crate::traffic::KINDS;
+use crate::traffic_keys::FlowKeys;
 
 /// Returns the JSON Schema (draft 2020-12) of a scenario, as text. It leaves ranges of quantities
 /// and relations between keys to [`parse`](crate::parse).

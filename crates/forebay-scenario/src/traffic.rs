@@ -4,7 +4,6 @@ mod applications;
 mod arrivals;
 mod checks;
 mod external;
-mod keys;
 mod stack;
 mod tcp;
 
@@ -13,23 +12,16 @@ use forebay_units::{one_of, Bytes, ParamSpec, Params, Span, Time};
 use crate::document::Document;
 use crate::error::Fault;
 use crate::files::Files;
-use crate::model::{
-    Arrivals, Instant, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web,
-    EXTERNAL,
-};
+use crate::model::{Instant, Link, Traffic, TrafficKind, EXTERNAL};
 use crate::path::unique_labels;
+use crate::traffic_keys::{
+    ArrivalsKeys, Cbr, External, FlowKeys, Frames, Mice, OnOff, Pages, Pareto2, ProgramKeys, Tcp,
+    Video, Voice, Web,
+};
 use crate::tree::Section;
 
 use checks::{check, check_group, check_host, path};
-pub use keys::FlowKeys;
-use keys::{
-    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, ProgramKeys,
-    SizeKeys, TcpKeys, VideoKeys, VoiceKeys, WebKeys,
-};
 use tcp::tcp;
-
-/// Reads the numbers of one part of the keys.
-type ReadNumbers = fn(&Section) -> Result<Vec<KeyNumber>, Fault>;
 
 /// A kind of traffic.
 pub struct TrafficSpec {
@@ -43,8 +35,6 @@ pub struct TrafficSpec {
     /// seed, so with one common start all seeds would give the same run.
     draws_start: bool,
     read: Read,
-    /// One function for each part of the keys that belongs to this kind alone.
-    numbers: &'static [ReadNumbers],
 }
 
 impl TrafficSpec {
@@ -76,8 +66,7 @@ pub const KINDS: &[TrafficSpec] = &[
     TrafficSpec {
         kind: "ftp",
         title: "TCP connections with endless data",
-        parts: &[FlowKeys::SPECS, TcpKeys::SPECS],
-        numbers: &[],
+        parts: &[FlowKeys::SPECS, Tcp::SPECS],
         in_proportion: &[],
         draws_start: true,
         read: Read::Flows(|section| Ok(TrafficKind::Ftp(tcp(section)?))),
@@ -85,31 +74,18 @@ pub const KINDS: &[TrafficSpec] = &[
     TrafficSpec {
         kind: "mice",
         title: "TCP connections that open, send for a short time and fall silent, again and again",
-        parts: &[FlowKeys::SPECS, MiceKeys::SPECS, TcpKeys::SPECS],
-        numbers: &[numbers::<MiceKeys>],
+        parts: &[FlowKeys::SPECS, Mice::SPECS, Tcp::SPECS],
         in_proportion: &[],
         draws_start: false,
-        read: Read::Flows(|section| {
-            let keys: MiceKeys = section.read()?;
-            Ok(TrafficKind::Mice {
-                tcp: tcp(section)?,
-                on: keys.on,
-                off: keys.off,
-                ns2_reset: keys.ns2_reset,
-            })
-        }),
+        read: Read::Flows(|section| Ok(TrafficKind::Mice(section.read()?, tcp(section)?))),
     },
     TrafficSpec {
         kind: "cbr",
         title: "Packets at a constant rate, without congestion control",
-        parts: &[FlowKeys::SPECS, CbrKeys::SPECS],
-        numbers: &[numbers::<CbrKeys>],
+        parts: &[FlowKeys::SPECS, Cbr::SPECS],
         in_proportion: &["rate"],
         draws_start: true,
-        read: Read::Flows(|section| {
-            let CbrKeys { rate, ecn } = section.read()?;
-            Ok(TrafficKind::Cbr { rate, ecn })
-        }),
+        read: Read::Flows(|section| Ok(TrafficKind::Cbr(section.read()?))),
     },
     TrafficSpec {
         kind: "web",
@@ -117,21 +93,18 @@ pub const KINDS: &[TrafficSpec] = &[
             "Sessions that request objects at Poisson times, each sent over a new TCP connection",
         parts: &[
             FlowKeys::SPECS,
-            WebKeys::SPECS,
-            SizeKeys::SPECS,
-            TcpKeys::SPECS,
+            Web::SPECS,
+            Pareto2::SPECS,
+            Tcp::SPECS,
         ],
-        numbers: &[numbers::<WebKeys>, numbers::<SizeKeys>],
         in_proportion: &["requests"],
         draws_start: false,
         read: Read::Flows(|section| {
-            let keys: WebKeys = section.read()?;
-            Ok(TrafficKind::Web(Web {
-                tcp: tcp(section)?,
-                requests_per_s: keys.requests,
-                size: size(section)?,
-                most_connections: keys.connections,
-            }))
+            Ok(TrafficKind::Web(
+                section.read()?,
+                tcp(section)?,
+                section.read()?,
+            ))
         }),
     },
     TrafficSpec {
@@ -139,63 +112,32 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "Sessions that load page after page, each object over a new TCP connection",
         parts: &[
             FlowKeys::SPECS,
-            PagesKeys::SPECS,
-            SizeKeys::SPECS,
-            TcpKeys::SPECS,
+            Pages::SPECS,
+            Pareto2::SPECS,
+            Tcp::SPECS,
         ],
-        numbers: &[numbers::<PagesKeys>, numbers::<SizeKeys>],
         in_proportion: &[],
         draws_start: false,
         read: Read::Flows(|section| {
-            let keys: PagesKeys = section.read()?;
-            Ok(TrafficKind::Pages(Pages {
-                tcp: tcp(section)?,
-                pages: keys.pages.0,
-                page_gap: keys.page_gap,
-                objects: keys.objects,
-                object_gap: keys.object_gap,
-                size: size(section)?,
-            }))
+            Ok(TrafficKind::Pages(
+                section.read()?,
+                tcp(section)?,
+                section.read()?,
+            ))
         }),
     },
     TrafficSpec {
         kind: "onoff",
         title: "Bursts of packets at a constant rate, without congestion control",
-        parts: &[FlowKeys::SPECS, OnOffKeys::SPECS],
-        numbers: &[numbers::<OnOffKeys>],
+        parts: &[FlowKeys::SPECS, OnOff::SPECS],
         in_proportion: &["rate"],
         draws_start: false,
-        read: Read::Flows(|section| {
-            let keys: OnOffKeys = section.read()?;
-            if keys.arrivals.0.is_some() && keys.bursts.0.is_none() {
-                let expected = "the number of bursts after which a flow that arrives ends";
-                return Err(section.missing("bursts", expected));
-            }
-            if let (None, Some(entry)) = (keys.arrivals.0, section.table.entry("swing")) {
-                let fault = section.fault("swing", entry.node.to_value(), "the key arrivals as well");
-                return Err(fault.because("is not valid without arrivals"));
-            }
-            Ok(TrafficKind::OnOff(OnOff {
-                rate: keys.rate,
-                on: keys.on,
-                on_shape: keys.on_shape.0,
-                off: keys.off,
-                bursts: keys.bursts.0,
-                arrivals: keys.arrivals.0.map(|per_s| Arrivals {
-                    per_s,
-                    swing: keys.swing,
-                    period: keys.period,
-                    peak: Time::ZERO + keys.peak,
-                }),
-                ecn: keys.ecn,
-            }))
-        }),
+        read: Read::Flows(applications::onoff),
     },
     TrafficSpec {
         kind: "voice",
         title: "Calls: small packets at a constant rate, with or without pauses, without congestion control",
-        parts: &[FlowKeys::SPECS, VoiceKeys::SPECS],
-        numbers: &[numbers::<VoiceKeys>],
+        parts: &[FlowKeys::SPECS, Voice::SPECS],
         in_proportion: &[],
         draws_start: true,
         read: Read::Flows(applications::voice),
@@ -203,17 +145,15 @@ pub const KINDS: &[TrafficSpec] = &[
     TrafficSpec {
         kind: "frames",
         title: "Bursts of packets at even distances, such as frames of video, without congestion control",
-        parts: &[FlowKeys::SPECS, FramesKeys::SPECS],
-        numbers: &[numbers::<FramesKeys>],
+        parts: &[FlowKeys::SPECS, Frames::SPECS],
         in_proportion: &["frame"],
         draws_start: true,
-        read: Read::Flows(applications::frames),
+        read: Read::Flows(|section| Ok(TrafficKind::Frames(section.read()?))),
     },
     TrafficSpec {
         kind: "video",
         title: "Viewers of adaptive video, which fetch segments over TCP at a rate by their buffer",
-        parts: &[FlowKeys::SPECS, VideoKeys::SPECS, TcpKeys::SPECS],
-        numbers: &[numbers::<VideoKeys>],
+        parts: &[FlowKeys::SPECS, Video::SPECS, Tcp::SPECS],
         in_proportion: &["ladder"],
         draws_start: true,
         read: Read::Flows(applications::video),
@@ -222,7 +162,6 @@ pub const KINDS: &[TrafficSpec] = &[
         kind: "arrivals",
         title: "Packets as they came once, from a capture or a list, without congestion control",
         parts: &[ArrivalsKeys::SPECS],
-        numbers: &[],
         in_proportion: &[],
         draws_start: false,
         read: Read::Whole(arrivals::read),
@@ -231,7 +170,6 @@ pub const KINDS: &[TrafficSpec] = &[
         kind: "program",
         title: "Programs of yours at both ends, over the sockets of a real kernel",
         parts: &[FlowKeys::SPECS, ProgramKeys::SPECS],
-        numbers: &[],
         in_proportion: &[],
         draws_start: false,
         read: Read::FlowsOfFiles(applications::program),
@@ -239,30 +177,12 @@ pub const KINDS: &[TrafficSpec] = &[
     TrafficSpec {
         kind: EXTERNAL,
         title: "Packets of a program that has the network as a library, both ways",
-        parts: &[FlowKeys::SPECS, ExternalKeys::SPECS],
-        numbers: &[numbers::<ExternalKeys>],
+        parts: &[FlowKeys::SPECS, External::SPECS],
         in_proportion: &[],
         draws_start: false,
         read: Read::Flows(external::external),
     },
 ];
-
-fn numbers<P: Params>(section: &Section) -> Result<Vec<KeyNumber>, Fault> {
-    let keys: P = section.read()?;
-    let number = |spec: &ParamSpec| {
-        Some(KeyNumber {
-            name: spec.name,
-            unit: spec.unit,
-            number: keys.base(spec.name)?,
-        })
-    };
-    Ok(P::SPECS.iter().filter_map(number).collect())
-}
-
-fn size(section: &Section) -> Result<Pareto2, Fault> {
-    let SizeKeys { shape, scale } = section.read()?;
-    Ok(Pareto2 { shape, scale })
-}
 
 /// Reads the traffic. `external` traffic is accepted if a caller sends its packets, and `programs`
 /// if the engine can run them.
@@ -333,9 +253,6 @@ fn one(
     if spec.draws_start && section.table.entry("start").is_none() {
         traffic.start = drawn_start(duration, traffic.stop);
     }
-    for part in spec.numbers {
-        traffic.numbers.extend(part(section)?);
-    }
     Ok(traffic)
 }
 
@@ -371,7 +288,6 @@ fn flows(
         start: keys.start.0.unwrap_or(Instant::At(Time::ZERO)),
         stop: keys.stop.0,
         kind,
-        numbers: Vec::new(),
     })
 }
 

@@ -6,8 +6,6 @@ use forebay_units::{
     words, Buffer, Bytes, Packets, ParamError, ParamType, Rate, Shape, Span, Time, Value,
 };
 
-use crate::model::{EcnChoice, Instant, Offloads, Shaper, Stack};
-
 /// Largest buffer, in packets.
 pub const MOST_BUFFER_PKTS: f64 = 1e9;
 /// Largest buffer, in bytes.
@@ -336,6 +334,15 @@ impl ParamType for Window {
     }
 }
 
+/// A time per flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Instant {
+    /// The same time for every flow.
+    At(Time),
+    /// Drawn for each flow.
+    Uniform(Time, Time),
+}
+
 impl ParamType for Instant {
     const SHAPE: Shape = Shape::TimeOrUniform;
     const UNIT: &'static str = "s";
@@ -373,6 +380,17 @@ impl ParamType for Instant {
     }
 }
 
+/// ECN of TCP's packets, and how receivers report marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EcnChoice {
+    /// Packets cannot be marked.
+    Off,
+    /// ECT(0); marks are echoed (RFC 3168).
+    Classic,
+    /// ECT(1); ACKs carry counts of marked packets (RFC 9331, RFC 9768).
+    L4s,
+}
+
 impl ParamType for EcnChoice {
     const SHAPE: Shape = Shape::FlagOrWord(&["l4s"]);
     const EXPECTED: &'static str = "true, false or \"l4s\"";
@@ -391,6 +409,18 @@ impl ParamType for EcnChoice {
             EcnChoice::L4s => Value::Text("l4s".into()),
         }
     }
+}
+
+/// The devices that split and join segments of several packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offloads {
+    /// Senders make none.
+    #[default]
+    Off,
+    /// The sender's device cuts them, the receiver's joins packets.
+    Hosts,
+    /// Nothing cuts them on their way.
+    All,
 }
 
 impl ParamType for Offloads {
@@ -413,6 +443,15 @@ impl ParamType for Offloads {
     }
 }
 
+/// The hosts whose habits are the defaults of a traffic's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// The hosts of ns-2.
+    Ns2,
+    /// A present host with Linux.
+    Linux,
+}
+
 impl ParamType for Stack {
     const SHAPE: Shape = Shape::Word(&["ns2", "linux"]);
     const EXPECTED: &'static str = "\"ns2\" or \"linux\"";
@@ -429,6 +468,16 @@ impl ParamType for Stack {
             Stack::Linux => "linux".into(),
         })
     }
+}
+
+/// A qdisc that holds a link to its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shaper {
+    /// The token bucket filter tbf.
+    #[default]
+    Tbf,
+    /// The hierarchical token bucket htb.
+    Htb,
 }
 
 impl ParamType for Shaper {

@@ -69,8 +69,8 @@ fn every_part_of_a_scenario_is_read() {
     let TrafficKind::Ftp(tcp) = &ftp.kind else {
         panic!("{:?}", ftp.kind)
     };
-    assert_eq!(tcp.sender.name, "reno");
-    assert_eq!((tcp.window_pkts, tcp.initial_window_pkts), (10_000, 2));
+    assert_eq!(tcp.sender().name, "reno");
+    assert_eq!((tcp.window.0, tcp.initial_window.0), (10_000, 2));
     assert_eq!(tcp.min_rto, Span::from_millis(200));
     assert_eq!((tcp.ecn, tcp.pacing), (EcnChoice::Off, false));
     assert!(!tcp.delayed_ack && tcp.limited_transmit);
@@ -184,11 +184,12 @@ fn defaults_labels_and_kinds_of_traffic() {
     let TrafficKind::Ftp(tcp) = &ftp.kind else {
         panic!("{:?}", ftp.kind)
     };
-    assert_eq!((tcp.ecn, tcp.sender.name), (EcnChoice::Classic, "sack"));
-    let TrafficKind::Mice { on, off, .. } = &mice.kind else {
+    assert_eq!((tcp.ecn, tcp.sender().name), (EcnChoice::Classic, "sack"));
+    let TrafficKind::Mice(keys, _) = &mice.kind else {
         panic!("{:?}", mice.kind)
     };
-    assert_eq!((*on, *off), (Span::from_millis(500), Span::from_secs(1)));
+    let (on, off) = (Span::from_millis(500), Span::from_secs(1));
+    assert_eq!((keys.on, keys.off), (on, off));
     assert_eq!(
         (late.start, late.packet),
         (Instant::At(second(100.0)), Bytes(1000))
@@ -197,18 +198,18 @@ fn defaults_labels_and_kinds_of_traffic() {
         late.stop,
         Some(Instant::Uniform(second(120.0), second(130.0)))
     );
-    let TrafficKind::Mice { tcp, .. } = &late.kind else {
+    let TrafficKind::Mice(_, tcp) = &late.kind else {
         panic!("{:?}", late.kind)
     };
-    assert_eq!((tcp.window_pkts, tcp.delayed_ack), (20, true));
-    assert_eq!(tcp.sender.name, "linux-cubic");
+    assert_eq!((tcp.window.0, tcp.delayed_ack), (20, true));
+    assert_eq!(tcp.sender().name, "linux-cubic");
     assert_eq!((tcp.ack_delay, tcp.quick_acks), (Span::from_millis(40), 16));
     assert_eq!((late.payload(), cbr.payload()), (Bytes(960), Bytes(172)));
-    let TrafficKind::Cbr { rate, ecn } = cbr.kind else {
+    let TrafficKind::Cbr(keys) = &cbr.kind else {
         panic!("{:?}", cbr.kind)
     };
     assert_eq!(
-        (rate, ecn, cbr.packet),
+        (keys.rate, keys.ecn, cbr.packet),
         (Rate::from_bps(64_000), false, Bytes(200))
     );
 }
@@ -624,23 +625,23 @@ fn kinds_of_traffic_have_their_numbers() {
     let scenario = &experiment.points[0].scenario;
     assert_eq!(scenario.links[1].rate, Rate::from_bps(9_000_000));
     let kinds: Vec<&TrafficKind> = scenario.traffic.iter().map(|t| &t.kind).collect();
-    let [_, _, TrafficKind::Web(web), TrafficKind::Pages(pages), TrafficKind::OnOff(onoff), TrafficKind::OnOff(always)] =
+    let [_, _, TrafficKind::Web(web, _, size), TrafficKind::Pages(pages, ..), TrafficKind::OnOff(onoff), TrafficKind::OnOff(always)] =
         kinds.as_slice()
     else {
         panic!("{kinds:?}")
     };
-    assert_eq!((web.requests_per_s, web.size.shape), (5.0, 1.2));
-    assert_eq!(web.size.scale, Bytes(2000));
-    assert_eq!((pages.pages, pages.objects), (Some(10), 4));
+    assert_eq!((web.requests, size.shape), (5.0, 1.2));
+    assert_eq!(size.scale, Bytes(2000));
+    assert_eq!((pages.pages.0, pages.objects), (Some(10), 4));
     assert_eq!(pages.page_gap, Span::from_secs(3));
-    let arrivals = onoff.arrivals.unwrap();
-    assert_eq!((arrivals.per_s, arrivals.swing), (0.2, 0.9));
+    assert_eq!((onoff.arrivals.0, onoff.swing), (Some(0.2), 0.9));
     assert_eq!(
-        (arrivals.period, arrivals.peak),
-        (Span::from_secs(10), second(5.0))
+        (onoff.period, onoff.peak),
+        (Span::from_secs(10), Span::from_secs(5))
     );
-    assert_eq!((onoff.on_shape, onoff.bursts), (Some(1.5), Some(50.0)));
-    assert!(always.arrivals.is_none() && always.on_shape.is_none() && always.bursts.is_none());
+    assert_eq!((onoff.on_shape.0, onoff.bursts.0), (Some(1.5), Some(50.0)));
+    let unset = [always.arrivals.0, always.on_shape.0, always.bursts.0];
+    assert_eq!(unset, [None; 3]);
 }
 
 #[test]

@@ -417,10 +417,10 @@ fn a_scenario_follows_its_link() {
     assert_eq!(scenario.tested_link().delay, Span::from_millis(10));
     let rates = |index: usize| scenario.traffic[index].kind.clone();
     assert!(matches!(rates(2), TrafficKind::Voice(voice) if voice.rate == Rate::from_bps(64_000)));
-    assert!(matches!(rates(3), TrafficKind::Video(video)
+    assert!(matches!(rates(3), TrafficKind::Video(video, _)
         if video.ladder == [600_000, 2_000_000].map(Rate::from_bps)));
-    assert!(matches!(rates(4), TrafficKind::Frames(frames) if frames.packets == 10));
-    assert!(matches!(rates(5), TrafficKind::Web(web) if web.requests_per_s == 6.0));
+    assert!(matches!(rates(4), TrafficKind::Frames(frames) if frames.frame.0 == 10));
+    assert!(matches!(rates(5), TrafficKind::Web(web, ..) if web.requests == 6.0));
     let access = scenario.traffic.iter().map(|one| one.access);
     assert!(access.eq([Rate::from_bps(200_000_000); 6]));
     let changes = format!("{:?}", scenario.changes);

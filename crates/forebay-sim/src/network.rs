@@ -378,16 +378,10 @@ impl NetworkState {
     ) {
         let stream = |what: &str| stream(seed, index, what);
         let count = script.flows();
-        let ns2_reset = matches!(
-            traffic.kind,
-            TrafficKind::Mice {
-                ns2_reset: true,
-                ..
-            }
-        );
+        let ns2_reset = matches!(&traffic.kind, TrafficKind::Mice(mice, _) if mice.ns2_reset);
         let mut tcp = traffic.kind.tcp().map(|tcp| TcpTraffic {
             config: config(tcp, traffic, ns2_reset),
-            senders: senders(tcp.sender.name),
+            senders: senders(tcp.sender().name),
         });
         let first = FlowId::at(self.flows.len());
         for i in 0..count {
@@ -432,7 +426,7 @@ impl NetworkState {
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
             external: match &traffic.kind {
                 TrafficKind::External(external) => Some(Air {
-                    loss: external.loss,
+                    loss: external.loss.0,
                     rng: stream("loss"),
                 }),
                 _ => None,
@@ -526,11 +520,12 @@ fn host_number(place: usize) -> u8 {
 
 /// Returns the settings of a traffic's TCP connections.
 fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {
-    let counts_marks = tcp.ecn == EcnChoice::L4s || tcp.sender.counts_marks;
+    let sender = tcp.sender();
+    let counts_marks = tcp.ecn == EcnChoice::L4s || sender.counts_marks;
     Config {
         payload_bytes: small(traffic.payload().0),
-        window_pkts: tcp.window_pkts,
-        initial_window_pkts: tcp.initial_window_pkts,
+        window_pkts: tcp.window.0,
+        initial_window_pkts: tcp.initial_window.0,
         min_rto: tcp.min_rto,
         ect: match tcp.ecn {
             EcnChoice::Off => Ecn::NotEct,
@@ -538,17 +533,17 @@ fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Co
             EcnChoice::L4s => Ecn::Ect1,
         },
         counts_marks,
-        pacing: tcp.pacing || tcp.sender.paces,
+        pacing: tcp.pacing || sender.paces,
         gso: tcp.gso,
         limited_transmit: tcp.limited_transmit,
         acks: AckPolicy {
             delayed: tcp.delayed_ack,
             delay: tcp.ack_delay,
-            quick: tcp.quick_acks,
+            quick: u8::try_from(tcp.quick_acks).expect("its range ends at 255"),
             counts_marks,
-            echoes_changes: tcp.sender.echoes_changes,
+            echoes_changes: sender.echoes_changes,
         },
-        sack: tcp.sender.sack,
+        sack: sender.sack,
         ns2_reset,
     }
 }

@@ -124,18 +124,23 @@ pub trait Application: Send {
 fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Application> {
     match &traffic.kind {
         TrafficKind::Ftp(_) => Box::new(ftp::Ftp),
-        TrafficKind::Mice { on, off, .. } => Box::new(mice::Mice::new(*on, *off, rng)),
-        TrafficKind::Cbr { rate, .. } => Box::new(cbr::Cbr::new(*rate, traffic.packet)),
-        TrafficKind::Web(web) => Box::new(web::Web::new(web, traffic.payload(), rng)),
-        TrafficKind::Pages(pages) => {
-            Box::new(pages::Pages::new(pages, traffic.payload(), flows, rng))
+        TrafficKind::Mice(mice, _) => Box::new(mice::Mice::new(mice, rng)),
+        TrafficKind::Cbr(cbr) => Box::new(cbr::Cbr::new(cbr, traffic.packet)),
+        TrafficKind::Web(web, _, size) => {
+            Box::new(web::Web::new(web, size, traffic.payload(), rng))
+        }
+        TrafficKind::Pages(pages, _, size) => {
+            let payload = traffic.payload();
+            Box::new(pages::Pages::new(pages, size, payload, flows, rng))
         }
         TrafficKind::Arrivals(recorded) => {
             Box::new(arrivals::RecordedArrivals::new(recorded, traffic, rng))
         }
         TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
         TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
-        TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
+        TrafficKind::Video(video, _) => {
+            Box::new(video::Video::new(video, traffic.payload(), flows))
+        }
         // The caller sends the packets, or a program in a guest does.
         TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::ExternalSource),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
@@ -165,7 +170,7 @@ fn next_poisson(now: Time, per_s: f64, rng: &mut Rng) -> Time {
 }
 
 /// Draws the size of an object in packets, at least 1.
-fn packets(size: Pareto2, payload_bytes: u64, rng: &mut Rng) -> u32 {
+fn packets(size: &Pareto2, payload_bytes: u64, rng: &mut Rng) -> u32 {
     // P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
     let bytes = size.scale.0 as f64 * ((1.0 - rng.uniform()).powf(-1.0 / size.shape) - 1.0);
     // The limit is far above what any run can send; it keeps sequence numbers from wrapping.

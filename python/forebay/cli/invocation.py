@@ -6,7 +6,6 @@ Commands share this life cycle, and add the results that they compute.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from forebay.experiment.store import Store
 
 RESULTS = Path("results")
-#: Environment variable that names the store of runs.
-STORE_VARIABLE = "FOREBAY_STORE"
 
 
 def command_line() -> str:
@@ -169,12 +166,16 @@ class Invocation:
 
     def store(self, runs: StoreOptions) -> Store | None:
         """Return the store of runs; None without an output folder, unless one is asked for."""
-        is_asked_for = runs.store is not None or STORE_VARIABLE in os.environ
-        if runs.no_store or (self.folder is None and not is_asked_for):
+        from forebay.experiment import store_choice
+
+        choice = store_choice.choose(
+            runs.store, without=runs.no_store, default=self.folder is not None
+        )
+        if choice is None:
             return None  # without polars, which the store loads
         from forebay.experiment import store as stores
 
-        return stores.store(runs.store, without=runs.no_store, default=self.folder is not None)
+        return stores.of_choice(choice)
 
     def executed(
         self,

@@ -132,7 +132,7 @@ def _store(address: str | None) -> Store:
     """Return a store that exists. Raises `ParameterError` otherwise."""
     from forebay.experiment import store as stores
 
-    store = stores.at(stores.named(address) or stores.DEFAULT)
+    store = stores.existing(address)
     if not store.place.names(""):
         raise ScenarioError(
             f"--store: there is no store at {store.address}; `forebay run` creates one"

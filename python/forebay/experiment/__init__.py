@@ -16,7 +16,7 @@ takes it from a file to a result:
   new ones to it, so the same experiment returns at once the second time.
 - `store.Store` keeps runs as Parquet files, and `store.at` opens one. A run is found by the digest
   of everything that its numbers depend on (`run_rows.configs`); `store_files` makes files appear
-  whole or not at all.
+  whole or not at all, and `store_choice` decides which store a command uses.
 - `result.Result` is what a user holds: tables of metrics and samples, comparisons of laws, figures
   and the report. `table.RunTable` computes means, intervals and tests.
 

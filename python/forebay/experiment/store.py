@@ -11,8 +11,7 @@ each run that keeps its samples, and the parameters of laws that were designed f
     damaged/                                      files that did not match their checksum
 
 The last part of each name is a checksum of the contents. `store_files` implements the files and
-segments, `run_rows` the columns. A command uses the store of its option or of FOREBAY_STORE, or
-the default.
+segments, `run_rows` the columns. `store_choice` decides which store a command uses.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from forebay._base.publication import why_not_writable
 from forebay._base.temporary import temporary_folder
 from forebay._native import Run, TrafficObserved
 from forebay.experiment import run_rows as rows
+from forebay.experiment.store_choice import DEFAULT, StoreChoice, choose
 from forebay.experiment.store_files import (
     DAMAGED,
     Folder,
@@ -487,10 +487,6 @@ class Designs(Pending):
 
 # --- the store of a command ---------------------------------------------------------------------
 
-#: The default store, next to the results.
-DEFAULT = Path("results") / ".store"
-#: The environment variable that names a store, and its value for no store.
-VARIABLE, OFF = "FOREBAY_STORE", "off"
 #: A store, or the address of one.
 StoreLike = Store | str | os.PathLike[str]
 
@@ -524,12 +520,8 @@ def store(
 
     Parameters
     ----------
-    address : str | os.PathLike[str] | None
-        Folder or address that the user chose; None takes that of FOREBAY_STORE, or else `DEFAULT`.
-    without : bool, default False
-        True to use no store.
-    default : bool, default True
-        False to use no store unless one is named.
+    address, without, default
+        As for `store_choice.choose`.
 
     Returns
     -------
@@ -541,14 +533,16 @@ def store(
     ParameterError
         If the named place is not a store, or cannot be written to.
     """
-    if without:
-        return None
-    if (chosen := named(address)) is not None:
-        chosen_store = at(chosen)
+    choice = choose(address, without=without, default=default)
+    return None if choice is None else of_choice(choice)
+
+
+def of_choice(choice: StoreChoice) -> Store | None:
+    """Return the chosen store, checked to be writable; fails like `store`."""
+    if choice.is_named:
+        chosen_store = at(choice.address)
         chosen_store.check_writable()
         return chosen_store
-    if not default or os.environ.get(VARIABLE) == OFF:
-        return None
     if why := why_not_writable(DEFAULT):
         print(f"{DEFAULT}: {why}: runs are not stored", file=sys.stderr)
         return None
@@ -575,18 +569,22 @@ def of_study(address: str | os.PathLike[str] | None, *, without: bool = False) -
     ParameterError
         If the named place is not a store.
     """
-    chosen = None if without else named(address)
-    if without or (chosen is None and os.environ.get(VARIABLE) == OFF):
-        folder = temporary_folder()
-        temporary = at(folder.name)
-        temporary.goes_with = folder
-        return temporary
-    return at(chosen if chosen is not None else DEFAULT)
+    choice = choose(address, without=without)
+    if choice is not None:
+        return at(choice.address)
+    folder = temporary_folder()
+    temporary = at(folder.name)
+    temporary.goes_with = folder
+    return temporary
 
 
-def named(address: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """Return `address`, or else that of FOREBAY_STORE; None if neither names a store."""
-    if address is not None:
-        return address
-    of_environment = os.environ.get(VARIABLE, "")
-    return of_environment if of_environment not in ("", OFF) else None
+def existing(address: str | os.PathLike[str] | None) -> Store:
+    """Return the store that a command looks into: the one that is named, or `DEFAULT`.
+
+    Raises
+    ------
+    ParameterError
+        If the named place is not a store.
+    """
+    choice = choose(address)
+    return at(DEFAULT if choice is None else choice.address)

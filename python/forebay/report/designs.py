@@ -76,6 +76,19 @@ def show(
     explain : bool
         True to print also every number and the explanation.
     """
+    _show_verdict(console, result, explain=explain)
+    name = f"{result.law}.toml"
+    console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
+    _show_law(console, result.kind, result.params)
+    _show_use(console, result, out)
+    pictures = [path.name for path in written if path.suffix in (".png", ".pdf")]
+    if pictures:
+        console.print()
+        console.print(f"Figures in {out}: {', '.join(pictures)}", markup=False)
+
+
+def _show_verdict(console: Console, result: Design, *, explain: bool) -> None:
+    """Print the verdict, a table and the warnings, and the explanation if it is asked for."""
     facts = _facts(result)
     for sentence in templates.paragraphs("design_summary.txt.j2", **facts):
         console.print(sentence, markup=False)
@@ -92,9 +105,11 @@ def show(
         console.print()
         console.print(paragraph(result), markup=False)
         console.print()
+
+
+def _show_use(console: Console, result: Design, out: Path | None) -> None:
+    """Print the commands that use a design, also on a router where its law has a qdisc."""
     name = f"{result.law}.toml"
-    console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
-    _show_law(console, result.kind, result.params)
     folder = out if out is not None else "DIR"
     commands = [
         command.replace(f"run {name}", f"run {folder}/{name}") for command in result.commands()
@@ -102,23 +117,20 @@ def show(
     console.print()
     heading = "To use it:" if out is not None else "To use it, add --out DIR (scenario, figures):"
     print_commands(console, heading, commands)
-    if result.law in registries.laws():
-        settings = list(
-            router.lines(
-                result.law,
-                result.params,
-                rate_bps=round(result.link.rate_bps),
-                packet_bytes=round(result.link.packet_bytes),
-                buffer_pkts=result.link.buffer_pkts,
-            )
+    if result.law not in registries.laws():
+        return
+    settings = list(
+        router.lines(
+            result.law,
+            result.params,
+            rate_bps=round(result.link.rate_bps),
+            packet_bytes=round(result.link.packet_bytes),
+            buffer_pkts=result.link.buffer_pkts,
         )
-        if settings:
-            console.print()
-            print_commands(console, "On a router with Linux:", settings)
-    pictures = [path.name for path in written if path.suffix in (".png", ".pdf")]
-    if pictures:
+    )
+    if settings:
         console.print()
-        console.print(f"Figures in {out}: {', '.join(pictures)}", markup=False)
+        print_commands(console, "On a router with Linux:", settings)
 
 
 def print_item(console: Console, text: str) -> None:

@@ -1,43 +1,50 @@
-//! Kinds of traffic that stand for an application: voice, frames, adaptive video, programs.
+//! Kinds of traffic whose keys must fit each other: bursts, voice, adaptive video, programs.
 
-use super::keys::{FramesKeys, ProgramKeys, VideoKeys, VoiceKeys};
 use super::tcp::tcp;
 use crate::error::Fault;
 use crate::files::Files;
-use crate::model::{Frames, Program, Talk, TrafficKind, Video, Voice};
+use crate::model::{Program, TrafficKind};
+use crate::traffic_keys::{OnOff, ProgramKeys, Video, Voice};
 use crate::tree::Section;
 
 /// Largest packet, in bytes.
 const LARGEST: u64 = 65_535;
 
+/// Reads traffic of the kind `onoff`.
+pub fn onoff(section: &Section) -> Result<TrafficKind, Fault> {
+    let onoff: OnOff = section.read()?;
+    if onoff.arrivals.0.is_some() && onoff.bursts.0.is_none() {
+        let expected = "the number of bursts after which a flow that arrives ends";
+        return Err(section.missing("bursts", expected));
+    }
+    if let (None, Some(entry)) = (onoff.arrivals.0, section.table.entry("swing")) {
+        let fault = section.fault("swing", entry.node.to_value(), "the key arrivals as well");
+        return Err(fault.because("is not valid without arrivals"));
+    }
+    Ok(TrafficKind::OnOff(onoff))
+}
+
 /// Reads traffic of the kind `voice`.
 pub fn voice(section: &Section) -> Result<TrafficKind, Fault> {
-    let keys: VoiceKeys = section.read()?;
-    let talk = match (keys.talk.0, keys.pause.0) {
-        (Some(talk), Some(pause)) => Some(Talk { talk, pause }),
-        (None, None) => None,
+    let voice: Voice = section.read()?;
+    match (voice.talk.0, voice.pause.0) {
         (Some(_), None) => {
             return Err(section.missing("pause", "the mean pause, which talk requires"))
         }
         (None, Some(_)) => {
             return Err(section.missing("talk", "the mean talk spurt, which pause requires"))
         }
-    };
+        _ => {}
+    }
     for key in ["packet", "header"] {
         if let Some(entry) = section.table.entry(key) {
             let expected = format!("no {key}, since rate and interval determine the packet size");
             return Err(section.fault(key, entry.node.to_value(), expected));
         }
     }
-    let voice = Voice {
-        rate: keys.rate,
-        interval: keys.interval,
-        talk,
-        ecn: keys.ecn,
-    };
     if voice.packet().0 > LARGEST {
         let expected = format!("a rate at which packets have at most {LARGEST} bytes");
-        return Err(section.fault("rate", format!("\"{}\"", keys.rate), expected));
+        return Err(section.fault("rate", format!("\"{}\"", voice.rate), expected));
     }
     Ok(TrafficKind::Voice(voice))
 }
@@ -55,37 +62,21 @@ pub fn program(section: &Section, files: &Files) -> Result<TrafficKind, Fault> {
     }))
 }
 
-/// Reads traffic of the kind `frames`.
-pub fn frames(section: &Section) -> Result<TrafficKind, Fault> {
-    let keys: FramesKeys = section.read()?;
-    Ok(TrafficKind::Frames(Frames {
-        packets: keys.frame.0,
-        interval: keys.interval,
-        ecn: keys.ecn,
-    }))
-}
-
 /// Reads traffic of the kind `video`.
 pub fn video(section: &Section) -> Result<TrafficKind, Fault> {
-    let keys: VideoKeys = section.read()?;
-    if let Some(pair) = keys.ladder.windows(2).find(|pair| pair[0] >= pair[1]) {
+    let video: Video = section.read()?;
+    if let Some(pair) = video.ladder.windows(2).find(|pair| pair[0] >= pair[1]) {
         let rates = format!("\"{}\" before \"{}\"", pair[0], pair[1]);
         return Err(section.fault("ladder", rates, "rates in ascending order"));
     }
-    let full_s = Video::UPPER * keys.buffer.as_secs_f64();
-    if keys.reservoir.as_secs_f64() >= full_s {
+    let full_s = Video::UPPER * video.buffer.as_secs_f64();
+    if video.reservoir.as_secs_f64() >= full_s {
         let expected = format!("less than \"{full_s}s\", 90 % of the buffer");
-        return Err(section.fault("reservoir", format!("\"{}\"", keys.reservoir), expected));
+        return Err(section.fault("reservoir", format!("\"{}\"", video.reservoir), expected));
     }
-    if keys.segment > keys.buffer {
-        let expected = format!("at most \"{}\", the buffer", keys.buffer);
-        return Err(section.fault("segment", format!("\"{}\"", keys.segment), expected));
+    if video.segment > video.buffer {
+        let expected = format!("at most \"{}\", the buffer", video.buffer);
+        return Err(section.fault("segment", format!("\"{}\"", video.segment), expected));
     }
-    Ok(TrafficKind::Video(Video {
-        tcp: tcp(section)?,
-        segment: keys.segment,
-        ladder: keys.ladder,
-        buffer: keys.buffer,
-        reservoir: keys.reservoir,
-    }))
+    Ok(TrafficKind::Video(video, tcp(section)?))
 }

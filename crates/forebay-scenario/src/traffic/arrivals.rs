@@ -4,10 +4,10 @@ use forebay_packets::Selection;
 use forebay_units::{Bytes, Rate};
 
 use super::checks::{path, path_delay};
-use super::keys::ArrivalsKeys;
 use crate::error::Fault;
 use crate::files::Files;
-use crate::model::{KeyNumber, Link, Recorded, Traffic, TrafficKind};
+use crate::model::{Link, Recorded, Traffic, TrafficKind};
+use crate::traffic_keys::ArrivalsKeys;
 use crate::tree::Section;
 use crate::types::Text;
 
@@ -28,29 +28,26 @@ pub fn read(
         destination: keys.destination.0.unwrap_or_default(),
         mtu: u16::try_from(keys.mtu.0).expect("its range ends at 65535"),
     };
-    let packets = files.arrivals(section, &file, selection)?;
-    let length_s = packets.length().as_secs_f64() * keys.scale;
+    let recorded = Recorded {
+        packets: files.arrivals(section, &file, selection)?,
+        file,
+        mtu: keys.mtu,
+        scale: keys.scale,
+        period: keys.period.0,
+    };
+    let length_s = recorded.length_s();
     if let Some(period) = keys.period.0.filter(|it| it.as_secs_f64() < length_s) {
-        let expected = format!("at least \"{length_s}s\", the duration of {file:?}");
+        let expected = format!(
+            "at least \"{length_s}s\", the duration of {:?}",
+            recorded.file
+        );
         return Err(section.fault("period", format!("\"{period}\""), expected));
     }
     let path = path(section, keys.path.0, links)?;
-    let number = |name, unit, number| KeyNumber { name, unit, number };
-    let mut numbers = vec![
-        number("packets", "", packets.packets.len() as f64),
-        number("length", "s", length_s),
-        number("mtu", "B", keys.mtu.0 as f64),
-        number("scale", "", keys.scale),
-    ];
-    numbers.extend(
-        keys.period
-            .0
-            .map(|it| number("period", "s", it.as_secs_f64())),
-    );
     Ok(Traffic {
         label,
-        flows: packets.flows,
-        packet: Bytes(u64::from(packets.largest_bytes)),
+        flows: recorded.packets.flows,
+        packet: Bytes(u64::from(recorded.packets.largest_bytes)),
         header: Bytes(0),
         rtts: vec![path_delay(&path, links)],
         path,
@@ -62,12 +59,6 @@ pub fn read(
         host: None,
         start: keys.start,
         stop: keys.stop.0,
-        numbers,
-        kind: TrafficKind::Arrivals(Recorded {
-            file,
-            packets,
-            scale: keys.scale,
-            period: keys.period.0,
-        }),
+        kind: TrafficKind::Arrivals(recorded),
     })
 }

@@ -108,6 +108,7 @@ mod tests {
         let recorded = Recorded {
             file: "list".into(),
             packets: Arc::new(packets),
+            mtu: Bytes(1500),
             scale,
             period,
         };
@@ -126,7 +127,6 @@ mod tests {
             start: Instant::At(at(S)),
             stop: stop.map(Instant::At),
             kind: TrafficKind::Arrivals(recorded.clone()),
-            numbers: Vec::new(),
         };
         let mut arrivals = RecordedArrivals::new(&recorded, &traffic, Rng::new(1, "arrivals"));
         let mut found = Vec::new();

@@ -1,6 +1,7 @@
 //! Constant bit rate: packets at equal intervals, whatever the state of the network.
 
-use forebay_units::{Bytes, Rate, Span, Time};
+use forebay_scenario as scenario;
+use forebay_units::{Bytes, Span, Time};
 
 use super::{small, Act, Action, Application};
 
@@ -10,9 +11,9 @@ pub struct Cbr {
 }
 
 impl Cbr {
-    /// Creates sources that each send packets of this size at `rate`.
-    pub fn new(rate: Rate, packet: Bytes) -> Cbr {
-        let (gap, _) = rate.transmission(u32::from(small(packet.0)), 0);
+    /// Creates sources that each send packets of this size.
+    pub fn new(cbr: &scenario::Cbr, packet: Bytes) -> Cbr {
+        let (gap, _) = cbr.rate.transmission(u32::from(small(packet.0)), 0);
         Cbr {
             gap: gap.max(Span::from_nanos(1)),
         }
@@ -42,11 +43,12 @@ impl Application for Cbr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_units::Params;
 
     #[test]
     fn packets_are_evenly_spaced() {
         // Packets of 1000 bytes at 1 Mbit/s leave every 8 ms.
-        let mut cbr = Cbr::new(Rate::from_bps(1_000_000), Bytes(1000));
+        let mut cbr = Cbr::new(&scenario::Cbr::defaults(), Bytes(1000));
         let (start, stop) = (Time::from_nanos(5), Time::ZERO + Span::from_millis(40));
         let mut act = cbr.first(0, start, Some(stop)).unwrap();
         let mut times = vec![act.at];

@@ -18,7 +18,7 @@ impl Frames {
     /// Creates the sources of `flows` flows.
     pub fn new(frames: &scenario::Frames, flows: u32) -> Frames {
         Frames {
-            packets: frames.packets,
+            packets: frames.frame.0,
             interval: frames.interval.max(Span::from_nanos(1)),
             left: vec![0; flows as usize],
         }
@@ -50,14 +50,15 @@ impl Application for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_scenario::WholePackets;
+    use forebay_units::Params;
 
     #[test]
     fn a_frame_is_sent_whole() {
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let model = scenario::Frames {
-            packets: 3,
-            interval: Span::from_millis(40),
-            ecn: false,
+            frame: WholePackets(3),
+            ..scenario::Frames::defaults()
         };
         let mut frames = Frames::new(&model, 1);
         let stop = Some(at(85));

@@ -2,36 +2,39 @@
 //! exponentially distributed pause, then a new connection. The mean of `on` is pi-pd's "1 second of
 //! average lifetime".
 
-use forebay_units::{Rng, Span, Time};
+use forebay_scenario as scenario;
+use forebay_units::{Rng, Time};
 
 use super::{after, Act, Action, Application};
 
 /// Flows that alternate between connections and pauses.
 pub struct Mice {
-    on: Span,
-    off: Span,
+    params: scenario::Mice,
     rng: Rng,
 }
 
 impl Mice {
     /// Creates flows with these mean lengths of connections and pauses.
-    pub fn new(on: Span, off: Span, rng: Rng) -> Mice {
-        Mice { on, off, rng }
+    pub fn new(mice: &scenario::Mice, rng: Rng) -> Mice {
+        Mice {
+            params: mice.clone(),
+            rng,
+        }
     }
 }
 
 impl Application for Mice {
     fn first(&mut self, _flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
         Some(Act {
-            at: after(start, self.off, &mut self.rng),
+            at: after(start, self.params.off, &mut self.rng),
             action: Action::Fresh,
         })
     }
 
     fn next(&mut self, _flow: u32, done: Act, stop: Option<Time>) -> Option<Act> {
         let (mean, action) = match done.action {
-            Action::Fresh => (self.on, Action::Close),
-            _ => (self.off, Action::Fresh),
+            Action::Fresh => (self.params.on, Action::Close),
+            _ => (self.params.off, Action::Fresh),
         };
         let at = after(done.at, mean, &mut self.rng);
         match stop {
@@ -50,10 +53,20 @@ impl Application for Mice {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
+    use forebay_units::{Params, Span};
+
+    fn mice(on: Span, off: Span) -> Mice {
+        let model = scenario::Mice {
+            on,
+            off,
+            ..scenario::Mice::defaults()
+        };
+        Mice::new(&model, Rng::new(5, "mice"))
+    }
 
     /// Returns the lengths in s of the on and off periods of one mouse.
     fn periods(on: Span, off: Span, n: usize) -> (Vec<f64>, Vec<f64>) {
-        let mut mice = Mice::new(on, off, Rng::new(5, "mice"));
+        let mut mice = mice(on, off);
         let mut act = mice.first(0, Time::ZERO, None).unwrap();
         let (mut ons, mut offs) = (Vec::new(), Vec::new());
         for _ in 0..n {
@@ -81,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_stopped_mouse_stays_silent() {
-        let mut mice = Mice::new(Span::from_secs(1), Span::from_secs(1), Rng::new(5, "mice"));
+        let mut mice = mice(Span::from_secs(1), Span::from_secs(1));
         let stop = Some(Time::ZERO + Span::from_secs(3));
         let mut act = mice.first(0, Time::ZERO, stop);
         let mut last = None;

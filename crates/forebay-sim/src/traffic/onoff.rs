@@ -4,7 +4,7 @@
 
 use std::f64::consts::TAU;
 
-use forebay_scenario::{self as scenario, Arrivals, Traffic};
+use forebay_scenario::{self as scenario, Traffic};
 use forebay_units::cast::whole_u64;
 use forebay_units::{Rng, Span, Time};
 
@@ -55,7 +55,7 @@ impl OnOff {
     /// exponential one.
     fn burst_length(&mut self) -> Span {
         let on = self.params.on.as_nanos_f64();
-        let length = match self.params.on_shape {
+        let length = match self.params.on_shape.0 {
             // x = scale·u^(−1/shape) has the mean scale·shape/(shape − 1).
             Some(shape) => {
                 let scale = on * (shape - 1.0) / shape;
@@ -69,7 +69,7 @@ impl OnOff {
     /// Draws the number of bursts of a flow, from the geometric distribution on 1, 2, … with the
     /// mean of the scenario; `None` for no limit.
     fn burst_count(&mut self) -> Option<u64> {
-        let mean = self.params.bursts?;
+        let mean = self.params.bursts.0?;
         let u = 1.0 - self.rng.uniform();
         // P(N > n) = (1 − 1/mean)^n; a mean of 1 gives ln 0, and so 1.
         Some(1 + whole_u64((u.ln() / (1.0 - 1.0 / mean).ln()).floor()))
@@ -87,20 +87,26 @@ impl OnOff {
         }
     }
 
-    /// Draws the next arrival after `now`, by thinning a Poisson process of the highest rate (Lewis
+    /// Draws the next arrival after `now`, if flows arrive, by thinning a Poisson process of the highest rate (Lewis
     /// and Shedler 1979).
-    fn next_arrival(&mut self, arrivals: Arrivals, now: Time) -> Option<Time> {
-        let nanos = |at: Time| at.since_start().as_nanos_f64();
-        let most = arrivals.per_s * (1.0 + arrivals.swing);
+    fn next_arrival(&mut self, now: Time) -> Option<Time> {
+        let per_s = self.params.arrivals.0?;
+        let scenario::OnOff {
+            swing,
+            period,
+            peak,
+            ..
+        } = self.params;
+        let most = per_s * (1.0 + swing);
         let mut at = now;
         loop {
             at = next_poisson(at, most, &mut self.rng);
             if at >= self.window.1 {
                 return None;
             }
-            let since_peak_s = (nanos(at) - nanos(arrivals.peak)) / 1e9;
-            let phase = TAU * since_peak_s / arrivals.period.as_secs_f64();
-            let rate = arrivals.per_s * (1.0 + arrivals.swing * phase.cos());
+            let since_peak_s = (at.since_start().as_nanos_f64() - peak.as_nanos_f64()) / 1e9;
+            let phase = TAU * since_peak_s / period.as_secs_f64();
+            let rate = per_s * (1.0 + swing * phase.cos());
             if self.rng.chance(rate / most) {
                 return Some(at);
             }
@@ -110,7 +116,7 @@ impl OnOff {
 
 impl Application for OnOff {
     fn first(&mut self, flow: u32, start: Time, _stop: Option<Time>) -> Option<Act> {
-        match self.params.arrivals {
+        match self.params.arrivals.0 {
             None => Some(self.begin(flow, start)),
             Some(_) => {
                 self.flows[flow as usize].taken = false;
@@ -147,8 +153,7 @@ impl Application for OnOff {
     }
 
     fn first_arrival(&mut self) -> Option<Time> {
-        let arrivals = self.params.arrivals?;
-        self.next_arrival(arrivals, self.window.0)
+        self.next_arrival(self.window.0)
     }
 
     fn arrive(&mut self, now: Time) -> Arrival {
@@ -156,11 +161,10 @@ impl Application for OnOff {
             .iter()
             .position(|flow| !flow.taken);
         let begins = free.map(|flow| (count(flow), self.begin(count(flow), now)));
-        let next = self
-            .params
-            .arrivals
-            .and_then(|arrivals| self.next_arrival(arrivals, now));
-        Arrival { begins, next }
+        Arrival {
+            begins,
+            next: self.next_arrival(now),
+        }
     }
 
     fn set_active(&mut self, flows: u32) {
@@ -175,19 +179,20 @@ impl Application for OnOff {
 mod tests {
     use super::super::statistics::{counted, follows};
     use super::*;
-    use forebay_scenario::{Instant, TrafficKind};
-    use forebay_units::{Bytes, Rate, Span, Time};
+    use forebay_scenario::{Instant, Maybe, TrafficKind};
+    use forebay_units::{Bytes, Params, Rate, Span, Time};
 
-    /// Returns the sources of staqm's simulation 1, with packets that take 100 us.
-    fn staqm(arrivals: Option<Arrivals>, flows: u32) -> OnOff {
+    /// Returns the sources of staqm's simulation 1, with packets that take 100 us. Flows arrive at
+    /// the mean rate `arrivals` per second, which varies by the share `swing`.
+    fn staqm(arrivals: Option<f64>, swing: f64, flows: u32) -> OnOff {
         let onoff = scenario::OnOff {
             rate: Rate::from_bps(40_000_000),
-            on: Span::from_millis(200),
-            on_shape: Some(1.5),
-            off: Span::from_millis(200),
-            bursts: Some(50.0),
-            arrivals,
-            ecn: false,
+            on_shape: Maybe(Some(1.5)),
+            bursts: Maybe(Some(50.0)),
+            arrivals: Maybe(arrivals),
+            swing,
+            peak: Span::from_secs(100),
+            ..scenario::OnOff::defaults()
         };
         let traffic = Traffic {
             label: "onoff".into(),
@@ -204,14 +209,13 @@ mod tests {
             start: Instant::At(Time::ZERO + Span::from_secs(100)),
             stop: None,
             kind: TrafficKind::OnOff(onoff.clone()),
-            numbers: Vec::new(),
         };
         OnOff::new(&onoff, &traffic, flows, Rng::new(6, "onoff"))
     }
 
     #[test]
     fn bursts_are_pareto_pauses_exponential_and_their_number_geometric() {
-        let mut app = staqm(None, 1);
+        let mut app = staqm(None, 0.0, 1);
         let (mut ons, mut offs, mut bursts) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..2_000 {
             let mut act = app.first(0, Time::ZERO, None).unwrap();
@@ -258,16 +262,7 @@ mod tests {
     #[test]
     fn arrivals_are_poisson_with_a_rate_that_swings() {
         let (per_s, swing, period_s) = (5.0, 0.8, 400.0);
-        let peak = Time::ZERO + Span::from_secs(100);
-        let mut app = staqm(
-            Some(Arrivals {
-                per_s,
-                swing,
-                period: Span::from_secs_f64(period_s),
-                peak,
-            }),
-            1,
-        );
+        let mut app = staqm(Some(per_s), swing, 1);
         // If time is measured by the expected number of arrivals so far, arrivals are a Poisson
         // process of rate 1.
         let expected = |t: f64| {
@@ -288,13 +283,7 @@ mod tests {
 
     #[test]
     fn flows_that_find_no_room_are_lost_and_those_that_end_leave_room() {
-        let arrivals = Arrivals {
-            per_s: 1.0,
-            swing: 0.0,
-            period: Span::from_secs(1),
-            peak: Time::ZERO,
-        };
-        let mut app = staqm(Some(arrivals), 2);
+        let mut app = staqm(Some(1.0), 0.0, 2);
         assert!(
             app.first(0, Time::ZERO, None).is_none() && app.first(1, Time::ZERO, None).is_none()
         );

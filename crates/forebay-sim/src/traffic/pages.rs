@@ -3,7 +3,7 @@
 //! waits for an exponentially distributed time before the next page. The request, one small packet
 //! in ns-2, is not simulated.
 
-use forebay_scenario as scenario;
+use forebay_scenario::{self as scenario, Pareto2};
 use forebay_units::{Bytes, Rng, Time};
 
 use super::{after, packets, Act, Action, Application};
@@ -11,6 +11,7 @@ use super::{after, packets, Act, Action, Application};
 /// Web sessions that load page after page.
 pub struct Pages {
     params: scenario::Pages,
+    size: Pareto2,
     payload_bytes: u64,
     sessions: Vec<Session>,
 }
@@ -29,7 +30,13 @@ struct Session {
 
 impl Pages {
     /// Creates the sessions; `payload` is the payload of a packet.
-    pub fn new(pages: &scenario::Pages, payload: Bytes, sessions: u32, mut rng: Rng) -> Pages {
+    pub fn new(
+        pages: &scenario::Pages,
+        size: &Pareto2,
+        payload: Bytes,
+        sessions: u32,
+        mut rng: Rng,
+    ) -> Pages {
         let session = |_| Session {
             pages: None,
             to_start: 0,
@@ -38,6 +45,7 @@ impl Pages {
         };
         Pages {
             params: pages.clone(),
+            size: size.clone(),
             payload_bytes: payload.0,
             sessions: (0..sessions).map(session).collect(),
         }
@@ -58,7 +66,7 @@ impl Pages {
     /// Returns the act that starts an object at `at`, with a drawn size; `None` after the stop.
     fn object(&mut self, flow: u32, at: Time, stop: Option<Time>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
-        let packets = packets(self.params.size, self.payload_bytes, &mut session.rng);
+        let packets = packets(&self.size, self.payload_bytes, &mut session.rng);
         stop.is_none_or(|stop| at < stop).then_some(Act {
             at,
             action: Action::Transfer(packets),
@@ -70,7 +78,7 @@ impl Application for Pages {
     /// Returns the first object of the session, after a pause, so that sessions do not start
     /// together.
     fn first(&mut self, flow: u32, start: Time, stop: Option<Time>) -> Option<Act> {
-        self.sessions[flow as usize].pages = self.params.pages;
+        self.sessions[flow as usize].pages = self.params.pages.0;
         self.page(flow, start, stop)
     }
 
@@ -99,34 +107,21 @@ impl Application for Pages {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
-    use forebay_units::Span;
+    use forebay_scenario::Maybe;
+    use forebay_units::{Params, Span};
 
     fn sessions(pages: Option<u32>, objects: u32) -> Pages {
-        let tcp = scenario::Tcp {
-            sender: &scenario::SENDERS[0],
-            ecn: scenario::EcnChoice::Off,
-            pacing: false,
-            gso: true,
-            window_pkts: 100,
-            initial_window_pkts: 2,
-            min_rto: Span::from_millis(200),
-            delayed_ack: false,
-            ack_delay: Span::from_millis(100),
-            quick_acks: 0,
-            limited_transmit: true,
-        };
         let model = scenario::Pages {
-            tcp,
-            pages,
+            pages: Maybe(pages),
             page_gap: Span::from_secs(3),
             objects,
             object_gap: Span::from_millis(20),
-            size: scenario::Pareto2 {
-                shape: 1.2,
-                scale: Bytes(2400),
-            },
         };
-        Pages::new(&model, Bytes(1), 1, Rng::new(4, "pages"))
+        let size = Pareto2 {
+            scale: Bytes(2400),
+            ..Pareto2::defaults()
+        };
+        Pages::new(&model, &size, Bytes(1), 1, Rng::new(4, "pages"))
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! with senders of its own or with sockets. So both perform the same actions, drawn from the same
 //! random streams.
 
-use forebay_scenario::{Change, Setting, Traffic, TrafficKind};
+use forebay_scenario::{Change, Traffic, TrafficKind};
 use forebay_trace::Viewer;
 use forebay_units::{Rng, Time};
 
@@ -87,9 +87,9 @@ impl Script {
             flows,
             declared: traffic.flows,
             most_transfers: match &traffic.kind {
-                TrafficKind::Web(web) => web.most_connections,
-                TrafficKind::Video(_) => size,
-                TrafficKind::Pages(pages) => size.saturating_mul(pages.objects),
+                TrafficKind::Web(web, ..) => web.connections,
+                TrafficKind::Video(..) => size,
+                TrafficKind::Pages(pages, ..) => size.saturating_mul(pages.objects),
                 _ => 0,
             },
         }
@@ -219,13 +219,8 @@ impl Script {
 
 /// Returns the largest number of flows of a traffic that are active at any time of the run.
 fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
-    changes
-        .iter()
-        .filter_map(|change| match change.what {
-            Setting::Flows { traffic, flows } if traffic == index => Some(flows),
-            _ => None,
-        })
-        .fold(traffic.flows, u32::max)
+    let changed = changes.iter().filter_map(|change| change.flows_of(index));
+    changed.fold(traffic.flows, u32::max)
 }
 
 #[cfg(test)]

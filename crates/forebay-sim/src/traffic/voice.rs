@@ -10,7 +10,8 @@ use super::{after, Act, Action, Application};
 /// Voice calls in one direction.
 pub struct Voice {
     interval: Span,
-    talk: Option<scenario::Talk>,
+    /// The mean lengths of a talk spurt and of a pause.
+    spurts: Option<(Span, Span)>,
     /// The end of the talk spurt, and the random stream, of each call.
     calls: Vec<(Time, Rng)>,
 }
@@ -21,7 +22,7 @@ impl Voice {
         let call = |_| (Time::ZERO, Rng::new(rng.next_u64(), "call"));
         Voice {
             interval: voice.interval.max(Span::from_nanos(1)),
-            talk: voice.talk,
+            spurts: voice.spurts(),
             calls: (0..calls).map(call).collect(),
         }
     }
@@ -29,8 +30,8 @@ impl Voice {
     /// Starts a talk spurt at `at` and draws its end.
     fn talk(&mut self, call: u32, at: Time) {
         let (end, rng) = &mut self.calls[call as usize];
-        *end = match self.talk {
-            Some(talk) => after(at, talk.talk, rng),
+        *end = match self.spurts {
+            Some((talk, _)) => after(at, talk, rng),
             None => Time::NEVER,
         };
     }
@@ -48,8 +49,8 @@ impl Application for Voice {
     fn next(&mut self, call: u32, done: Act, stop: Option<Time>) -> Option<Act> {
         let mut at = done.at + self.interval;
         let (end, rng) = &mut self.calls[call as usize];
-        if let Some(talk) = self.talk.filter(|_| at >= *end) {
-            at = after(*end, talk.pause, rng).max(at);
+        if let Some((_, pause)) = self.spurts.filter(|_| at >= *end) {
+            at = after(*end, pause, rng).max(at);
             self.talk(call, at);
         }
         stop.is_none_or(|stop| at < stop)
@@ -61,15 +62,17 @@ impl Application for Voice {
 mod tests {
     use super::super::statistics::follows;
     use super::*;
-    use forebay_units::Rate;
+    use forebay_scenario::Maybe;
+    use forebay_units::Params;
 
-    /// Returns the times of the first `n` packets in s.
-    fn times(talk: Option<scenario::Talk>, n: usize) -> Vec<f64> {
+    /// Returns the times of the first `n` packets in s, with these mean lengths of talk spurts and
+    /// of pauses.
+    fn times(spurts: Option<(Span, Span)>, n: usize) -> Vec<f64> {
+        let (talk, pause) = spurts.unzip();
         let model = scenario::Voice {
-            rate: Rate::from_bps(64_000),
-            interval: Span::from_millis(20),
-            talk,
-            ecn: false,
+            talk: Maybe(talk),
+            pause: Maybe(pause),
+            ..scenario::Voice::defaults()
         };
         let mut voice = Voice::new(&model, 1, Rng::new(3, "voice"));
         let mut act = voice.first(0, Time::ZERO, None).unwrap();
@@ -93,13 +96,7 @@ mod tests {
     fn talk_spurts_and_pauses_are_exponential() {
         let (talk, pause) = (1.004, 1.587);
         let span = Span::from_secs_f64;
-        let times = times(
-            Some(scenario::Talk {
-                talk: span(talk),
-                pause: span(pause),
-            }),
-            200_000,
-        );
+        let times = times(Some((span(talk), span(pause))), 200_000);
         let (mut spurts, mut pauses) = (Vec::new(), Vec::new());
         let mut begun = times[0];
         for pair in times.windows(2) {

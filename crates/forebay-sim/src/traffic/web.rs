@@ -9,7 +9,7 @@ use super::{next_poisson, packets, Act, Action, Application};
 
 /// Web sessions with independent requests.
 pub struct Web {
-    requests_per_s: f64,
+    params: scenario::Web,
     size: Pareto2,
     payload_bytes: u64,
     rng: Rng,
@@ -17,10 +17,10 @@ pub struct Web {
 
 impl Web {
     /// Creates the sessions; `payload` is the payload of a packet.
-    pub fn new(web: &scenario::Web, payload: Bytes, rng: Rng) -> Web {
+    pub fn new(web: &scenario::Web, size: &Pareto2, payload: Bytes, rng: Rng) -> Web {
         Web {
-            requests_per_s: web.requests_per_s,
-            size: web.size,
+            params: web.clone(),
+            size: size.clone(),
             payload_bytes: payload.0,
             rng,
         }
@@ -28,8 +28,8 @@ impl Web {
 
     /// Draws the next request after `now`; `None` if it would be after the stop.
     fn request(&mut self, now: Time, stop: Option<Time>) -> Option<Act> {
-        let at = next_poisson(now, self.requests_per_s, &mut self.rng);
-        let packets = packets(self.size, self.payload_bytes, &mut self.rng);
+        let at = next_poisson(now, self.params.requests, &mut self.rng);
+        let packets = packets(&self.size, self.payload_bytes, &mut self.rng);
         stop.is_none_or(|stop| at < stop).then_some(Act {
             at,
             action: Action::Transfer(packets),
@@ -51,20 +51,17 @@ impl Application for Web {
 mod tests {
     use super::super::statistics::{counted, follows};
     use super::*;
-    use forebay_units::Span;
+    use forebay_units::{Params, Span};
+
+    /// Returns bigdeli's sessions: 10 requests per second, with sizes of scale 1000 bytes.
+    fn sessions() -> Web {
+        let (web, size) = (scenario::Web::defaults(), Pareto2::defaults());
+        Web::new(&web, &size, Bytes(1000), Rng::new(3, "web"))
+    }
 
     /// Returns the gaps in s and the sizes in packets of requests of bigdeli's sessions.
     fn requests(n: usize) -> (Vec<f64>, Vec<u32>) {
-        let size = Pareto2 {
-            shape: 1.2,
-            scale: Bytes(1000),
-        };
-        let mut web = Web {
-            requests_per_s: 10.0,
-            size,
-            payload_bytes: 1000,
-            rng: Rng::new(3, "web"),
-        };
+        let mut web = sessions();
         let mut at = Time::ZERO;
         let mut act = web.first(0, Time::ZERO, None).unwrap();
         let (mut gaps, mut sizes) = (Vec::new(), Vec::new());
@@ -104,16 +101,7 @@ mod tests {
 
     #[test]
     fn a_stopped_session_requests_nothing() {
-        let (_, _) = requests(1);
-        let mut web = Web {
-            requests_per_s: 10.0,
-            size: Pareto2 {
-                shape: 1.2,
-                scale: Bytes(1000),
-            },
-            payload_bytes: 1000,
-            rng: Rng::new(3, "web"),
-        };
+        let mut web = sessions();
         let [start, stop] = [1, 2].map(|s| Time::ZERO + Span::from_secs(s));
         let mut act = web.first(0, start, Some(stop));
         let mut count = 0;

@@ -1,12 +1,19 @@
-//! The keys of `[[traffic]]`.
+//! The keys of `[[traffic]]`. Those of a kind are the type with which engines run it, so that a
+//! parameter is declared once, with its default, its range and its description.
+//!
+//! Three types hold keys alone. Those of every kind ([`FlowKeys`]) have defaults that depend on the
+//! kind, the links and the duration of the run; those of programs and of recorded packets name
+//! files, and the model has the files' contents.
 
 use forebay_packets::Prefix;
+use forebay_units::cast::whole_u64;
 use forebay_units::{params, Bytes, Rate, Span, Time};
 
 use crate::link_types::Share;
-use crate::model::{EcnChoice, Instant, Stack};
-use crate::senders::Sender;
-use crate::types::{Command, InnerFile, Label, Maybe, Text, WholePackets};
+use crate::senders::{Sender, SenderSpec};
+use crate::types::{
+    Command, EcnChoice, InnerFile, Instant, Label, Maybe, Stack, Text, WholePackets,
+};
 
 params! {
     /// Keys of every kind of traffic.
@@ -50,9 +57,9 @@ params! {
 }
 
 params! {
-    /// Keys of traffic over TCP. The defaults are those of ns-2.35, except the window, which ns-2's
-    /// scripts set; `stack = "linux"` sets those of a present host.
-    pub struct TcpKeys {
+    /// A TCP sender and its receiver. The defaults are those of ns-2.35, except the window, which
+    /// ns-2's scripts set; `stack = "linux"` sets those of a present host.
+    pub struct Tcp {
         /// Hosts whose behaviour gives the defaults of other keys: "ns2", or "linux" for current
         /// Linux hosts, which is short for `tcp = "linux-cubic"`, `packet = "1500B"`, `header =
         /// "52B"`, `initial_window = "10p"`, `delayed_ack = true`, `ack_delay = "40ms"` and
@@ -98,9 +105,17 @@ params! {
     }
 }
 
+impl Tcp {
+    /// Returns the congestion control and its stack.
+    pub fn sender(&self) -> &'static SenderSpec {
+        self.tcp.0
+    }
+}
+
 params! {
-    /// Keys of mice.
-    pub struct MiceKeys {
+    /// TCP connections with endless data that open and close again and again; each flow starts
+    /// silent.
+    pub struct Mice {
         /// Mean time of sending, exponential.
         on: Span = Span::from_secs(1), 1e-6 => 1e6;
         /// Mean time of silence, exponential.
@@ -112,8 +127,8 @@ params! {
 }
 
 params! {
-    /// Keys of web sessions that request at random times.
-    pub struct WebKeys {
+    /// Sessions that request objects at Poisson times (bigdeli's web traffic).
+    pub struct Web {
         /// Requests per second of each session, at Poisson times; each is answered over a new
         /// connection.
         requests: f64 = 10.0, 1e-6 => 1e6;
@@ -123,8 +138,9 @@ params! {
 }
 
 params! {
-    /// Keys of web sessions of pages, as in ns-2's PagePool/WebTraf.
-    pub struct PagesKeys {
+    /// Sessions that load one page after another, as in ns-2's PagePool/WebTraf with times between
+    /// pages counted from the end of a page. The request itself is not sent.
+    pub struct Pages {
         /// Pages that each session loads; by default without end.
         pages: Maybe<u32> = Maybe(None), 1.0 => 1e9;
         /// Mean time from the end of a page to the start of the next, exponential.
@@ -137,8 +153,8 @@ params! {
 }
 
 params! {
-    /// Keys of the sizes of what is sent: Pareto of the second kind (Lomax).
-    pub struct SizeKeys {
+    /// The distribution of the sizes of what is sent: Pareto of the second kind (Lomax).
+    pub struct Pareto2 {
         /// Shape of the size: P(size > x) = (1 + x/scale)^-shape.
         shape: f64 = 1.2, 0.1 => 100.0;
         /// Scale of the size; the mean is scale/(shape - 1). A transfer has the packets that hold
@@ -148,8 +164,9 @@ params! {
 }
 
 params! {
-    /// Keys of bursts of packets without congestion control.
-    pub struct OnOffKeys {
+    /// Bursts of packets without congestion control (staqm, simulation 1). Flows that arrive do so
+    /// at the rate `arrivals`·(1 + `swing`·cos(2π(t − `peak`)/`period`)).
+    pub struct OnOff {
         /// Rate of a flow during a burst, headers included.
         rate: Rate = Rate::from_bps(20_000_000), 1.0 => 1e12, required;
         /// Mean length of a burst.
@@ -175,8 +192,8 @@ params! {
 }
 
 params! {
-    /// Keys of traffic at a constant rate.
-    pub struct CbrKeys {
+    /// Packets at a constant rate, without congestion control.
+    pub struct Cbr {
         /// Rate of each flow, headers included.
         rate: Rate = Rate::from_bps(1_000_000), 1.0 => 1e12, required;
         /// Send ECN-capable packets; a mark changes nothing.
@@ -185,8 +202,9 @@ params! {
 }
 
 params! {
-    /// Keys of voice. The size of a packet follows: G.711 at 64 kbit/s and 20 ms has 200 bytes.
-    pub struct VoiceKeys {
+    /// A call in one direction. The size of a packet follows: G.711 at 64 kbit/s and 20 ms has 200
+    /// bytes.
+    pub struct Voice {
         /// Rate of the coder, without the 40 bytes of IP, UDP and RTP headers of each packet.
         rate: Rate = Rate::from_bps(64_000), 1.0 => 1e9;
         /// Playing time of each packet.
@@ -201,9 +219,25 @@ params! {
     }
 }
 
+impl Voice {
+    /// The headers of IPv4, UDP and RTP (RFC 3550).
+    pub const HEADER: Bytes = Bytes(40);
+
+    /// Returns the size of a packet, headers included.
+    pub fn packet(&self) -> Bytes {
+        let bits = self.rate.as_bps() as f64 * self.interval.as_secs_f64();
+        Bytes(whole_u64((bits / 8.0).round()).max(1) + Voice::HEADER.0)
+    }
+
+    /// Returns the mean lengths of a talk spurt and of a pause; `None` if the call never pauses.
+    pub fn spurts(&self) -> Option<(Span, Span)> {
+        self.talk.0.zip(self.pause.0)
+    }
+}
+
 params! {
-    /// Keys of frames.
-    pub struct FramesKeys {
+    /// Frames of several packets.
+    pub struct Frames {
         /// Number of packets of a frame, which are sent back to back at the rate of the access
         /// link.
         frame: WholePackets = WholePackets(10), 1.0 => 1e6;
@@ -215,9 +249,9 @@ params! {
 }
 
 params! {
-    /// Keys of adaptive video. Rates are chosen by the buffer, as BBA-0 does (Huang et al., A
+    /// A viewer of adaptive video. Rates are chosen by the buffer, as BBA-0 does (Huang et al., A
     /// Buffer-Based Approach to Rate Adaptation, SIGCOMM 2014, section 4).
-    pub struct VideoKeys {
+    pub struct Video {
         /// Length of a segment in playing time; each is fetched over a new connection.
         segment: Span = Span::from_secs(2), 1e-2 => 100.0;
         /// Bit rates to choose from, from the lowest to the highest.
@@ -230,6 +264,11 @@ params! {
         /// buffer on they have the highest rate; in between, the rate rises linearly.
         reservoir: Span = Span::from_secs(5), 0.0 => 1e4;
     }
+}
+
+impl Video {
+    /// The share of the buffer from which on a viewer fetches the highest rate.
+    pub const UPPER: f64 = 0.9;
 }
 
 params! {
@@ -253,12 +292,12 @@ params! {
 }
 
 params! {
-    /// Keys of packets that a program sends, over `forebay-net`, `libforebay` or
+    /// Packets that a program sends, over `forebay-net`, `libforebay` or
     /// `forebay.Network`. Each flow has two ends, and either may send to the other: the source at
     /// the start of the path, and the sink at its end. `packet`, by default 1500B, is the largest
     /// that there may be; `header`, by default 28B as of UDP over IPv4, is added to all that the
     /// program sends. It starts and stops by itself.
-    pub struct ExternalKeys {
+    pub struct External {
         /// Share of the packets, either way, that is lost at random behind the last queue, as on
         /// the air: "1%".
         loss: Share = Share(0.0), 0.0 => 1.0;
