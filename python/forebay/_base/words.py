@@ -162,6 +162,32 @@ def one_of(names: Iterable[str], name: object = "") -> str:
     return f"one of {', '.join(choices)}{hint(str(name), choices)}"
 
 
+#: A number and the unit after it, between which no line breaks.
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(%|m?s|Mbit/s|packets)\b|%)")
+
+
+def wrapped(text: str, width: int, indent: str = "") -> str:
+    """Return a paragraph in lines of at most a width; a number and its unit stay together.
+
+    Parameters
+    ----------
+    text : str
+        The paragraph.
+    width : int
+        Largest length of a line. A longer word is not broken.
+    indent : str, default ''
+        Begin of every line after the first.
+    """
+    lines = textwrap.wrap(
+        NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", text),
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+
+
 #: A word of a command line, with its quotes.
 WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 
