@@ -69,7 +69,7 @@ def find(text: str) -> list[Entry]:
     Raises
     ------
     ScenarioError
-        If there is none.
+        If no entry has this name.
     """
     key = text.strip().strip("[]").lstrip("-").partition("=")[0].strip()
     plain = _plain(key)

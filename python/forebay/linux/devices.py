@@ -245,7 +245,7 @@ def first_preference(name: str) -> int:
     Raises
     ------
     ScenarioError
-        If there is none: a filter has the first one.
+        If a filter already has the first preference, so that none is before it.
     """
     preferences = [entry.preference for entry in filters(name, "egress")]
     preference = min([PREFERENCE, *(number - 1 for number in preferences)])
