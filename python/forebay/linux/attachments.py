@@ -578,9 +578,10 @@ def _pin(file_system: int) -> Path:
 
 
 def _load(attached: Attached, twin: LawTwin, file_system: int) -> Attached:
-    """Load the program and its maps, with the law's numbers; return the record with their numbers.
+    """Load the law's program and maps, and return the record with their identifiers.
 
-    Nothing holds them but the file system, which ends with the command.
+    Only the BPF file system of this command refers to them, so they vanish with the command unless
+    the device takes the program.
     """
     built = programs.compile_law(attached.law, attached.engine, attached.qdisc)
     with programs.in_memory(built) as (file, path):

@@ -409,7 +409,7 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     same = both_ways(tmp_path, SCENARIO)
     assert [row.verdict for row in same.rows] == ["agrees (unsure)"]
     text = page.markdown([same], "forebay validate …", "1ms", "0.1%")
-    assert "**1 of 1 agree" in text
+    assert "**1 of 1 laws agree" in text
     assert "None of the 2 real runs was void." in text
     assert ": 2 simulated runs, 2 real runs of each law." in text
     for title in ("Headers", "Lateness", "CUBIC", "Short transfers"):
