@@ -189,7 +189,7 @@ def _show(scenario: ValidatedScenario) -> None:
         *(Column(METRICS[name].title, METRICS[name].unit) for name in names),
     ]
     console = options.console()
-    print_item(console, f"{scenario.heading}: {scenario.count()}.")
+    print_item(console, f"{scenario.count()} ({scenario.heading}).")
     for row in scenario.rows:
         print_item(console, f"- {row.name}: {row.verdict}{' (void)' if row.counts_void else ''}")
     print()

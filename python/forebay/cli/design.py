@@ -342,7 +342,7 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
     )
     print()
     for reason, number in counts.items():
-        print(f"{number:>6,} of {cells:,} cells: {reason}")
+        print_item(options.console(80), f"{number:>6,} of {cells:,} cells: {reason}")
     if drawn.oscillation:
         print(f"\nPacket simulations of {drawn.simulated_s:.0f} s:")
         _show_packets(drawn, axis)
