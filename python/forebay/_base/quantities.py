@@ -169,14 +169,14 @@ def packets(count: float) -> str:
 
 
 def buffer(pkts: int | None, count: int | None) -> str:
-    """Return the length of a buffer.
+    """Return the size of a buffer as text, such as "100p" or "64kB".
 
     Parameters
     ----------
     pkts : int | None
-        Its bound in packets; None if it is bounded in bytes.
+        The most packets that it holds; None if its bound is in bytes.
     count : int | None
-        Its bound in bytes.
+        The most bytes that it holds; None if its bound is in packets.
     """
     return size(count or 0) if pkts is None else packets(pkts)
 

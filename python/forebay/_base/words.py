@@ -46,14 +46,14 @@ def rate(bps: float) -> str:
 
 
 def buffer(pkts: int | None, size: int | None) -> str:
-    """Return the length of a buffer in words.
+    """Return the size of a buffer in words, such as "100 packets".
 
     Parameters
     ----------
     pkts : int | None
-        Its bound in packets; None if it is bounded in bytes.
+        The most packets that it holds; None if its bound is in bytes.
     size : int | None
-        Its bound in bytes.
+        The most bytes that it holds; None if its bound is in packets.
     """
     return quantity(quantities.buffer(pkts, size))
 

@@ -102,7 +102,7 @@ class IntervalEstimate:
 
 @dataclass(frozen=True)
 class Identified:
-    """The numbers that are identified from the samples of a queue.
+    """The quantities that are identified from the samples of a queue.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ LEGEND = ("packets, simulated", "fluid, published equations", "fluid, sawtooth w
 
 @dataclass(frozen=True)
 class Line:
-    """One law at one point under one model, as columns over time.
+    """The course of one law at one point of the sweep, in one fluid model or in packet runs.
 
     Attributes
     ----------
@@ -54,13 +54,13 @@ class Line:
     time_s : Floats
         Times in seconds.
     queue_pkts : Floats
-        Queue in packets.
+        Queue in packets; the mean over the runs for packet runs.
     probability : Floats
         Signal probability.
     in_flight_pkts : Floats
-        Packets in flight of a mean flow.
+        Packets in flight per flow, the mean over all flows.
     runs_pkts : Floats, optional
-        Queue in each packet run, one row per run; None for a fluid.
+        Queue in each packet run, one row per run; None for a fluid model.
     """
 
     name: str

@@ -281,7 +281,7 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
             if planned.twin is not None:
                 file_system = loading.enter_context(tcx.file_system())
                 attached = _load(attached, planned.twin, file_system)
-                # With the numbers by which the law is found, before anything holds it.
+                # The record has the identifiers of program and maps before the device uses them.
                 attached.write()
             for step in planned.steps:
                 step.run(file_system)

@@ -550,7 +550,7 @@ def is_there(attached: Attached, present: Installed) -> bool:
 
 
 def namespace_of(attached: Attached) -> Path | None:
-    """Return a file of the namespace in which a law was attached; None if there is no more."""
+    """Return a file of the namespace in which a law was attached; None if it has ended."""
     for path in namespaces.reachable():
         with suppress(OSError):
             if namespaces.inside(path, namespaces.cookie) == attached.namespace:

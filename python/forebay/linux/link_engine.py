@@ -394,7 +394,7 @@ def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[Remark]:
         return []
     text = (
         f"the congestion control of programs is {default}, this machine's default, unless they "
-        "choose another; it hardly follows the law"
+        "choose another; it hardly reacts to marks and drops"
     )
     return [Remark("program", text)]
 

@@ -66,8 +66,8 @@ def congestion_warning(name: str) -> str:
     if not name or name in RESPONSIVE:
         return ""
     return (
-        f"the kernel's default congestion control is {name}, which hardly follows the law; let the "
-        "program choose reno or cubic"
+        f"the kernel's default congestion control is {name}, which hardly reacts to marks "
+        "and drops; let the program choose reno or cubic"
     )
 
 
