@@ -331,7 +331,7 @@ def cases_of(scenario: Scenario, runs: Sequence[Run]) -> list[Case]:
 
 
 def _seconds(point: PointInfo, runs: Sequence[Run]) -> NDArray[np.float64]:
-    """Return the means over whole seconds of the measurement window, as `Case.seconds`."""
+    """Return the means over each full second of the measurement window, for `Case.seconds`."""
     start, end = point.measure_s
     samples_per_second = max(1, round(1 / point.sample_s))
     means = []

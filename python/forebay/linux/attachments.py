@@ -792,7 +792,10 @@ def _remove_elsewhere(attached: Attached) -> list[str]:
 
 
 def _remove_from_any(attached: Attached) -> str | None:
-    """Remove a law from the device of this namespace that has it; its name, None without one."""
+    """Remove a law from its device in this namespace.
+
+    Return the name of the device; None if no device of the namespace has the law.
+    """
     name = devices.name_with(attached.program)
     if name is not None:
         remove(attached, name)

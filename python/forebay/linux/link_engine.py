@@ -58,7 +58,7 @@ class FlowError(RuntimeError):
 
 
 class ProgramError(RuntimeError):
-    """A program of the scenario does not exist, which another attempt cannot change."""
+    """A program of the scenario does not exist, so the run is not repeated."""
 
 
 @dataclass(frozen=True)
