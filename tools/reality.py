@@ -118,7 +118,7 @@ def page(packets: pl.DataFrame, kernel: pl.DataFrame) -> str:
 This page compares every law in the simulator with the same law on the real Linux kernel, over many links and loads.
 
 Each of {cells} cells is a law on a link, and is run twice: simulated (`--engine packets`, {seeds_text(packets)}), and on the real Linux kernel in virtual time (`--engine kernel`, {seeds_text(kernel)}; [real-kernel.md](../howto/real-kernel.md)).
-In the runs on Linux, senders and receivers are Linux's, and so is the queue if Linux has the law with these parameters; every other law judges packets of the kernel's TCP in a queue of Forebay's.
+In the runs on Linux, senders and receivers are Linux's, and so is the queue if Linux has the law with these parameters; every other law decides on packets of the kernel's TCP in a queue of Forebay's.
 [cells.toml](../../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round-trip times of 10, 60 and 200 ms, with drops and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
 `make reality` makes this page.
 

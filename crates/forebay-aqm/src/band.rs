@@ -37,8 +37,8 @@ impl<P: Packet> Band<P> {
         })
     }
 
-    /// Returns the properties of a packet that the law can see. `marks` is true if a signal may be a
-    /// CE mark.
+    /// Returns the properties of a packet that the law can see. `marks` is true if a signal may be
+    /// a CE mark.
     #[inline(always)]
     fn meta(marks: bool, packet: &P, sojourn: Span) -> PacketMeta {
         PacketMeta {
@@ -61,7 +61,8 @@ impl<P: Packet> Band<P> {
         }
     }
 
-    /// Returns true if a full buffer drops the arrival: see [`Law::drops_arrival_when_full`](crate::Law::drops_arrival_when_full).
+    /// Returns true if a full buffer drops the arrival: see
+    /// [`Law::drops_arrival_when_full`](crate::Law::drops_arrival_when_full).
     pub fn drops_arrival_when_full(&self) -> bool {
         self.law.drops_arrival_when_full()
     }
@@ -97,7 +98,7 @@ impl<P: Packet> Band<P> {
         None
     }
 
-    /// Offers an arrival of `class` to the law. An arrival that finds the buffer full is judged
+    /// Offers an arrival of `class` to the law. An arrival that finds the buffer full is decided on
     /// too, because RED's average counts it.
     #[inline(always)]
     pub fn offer(
@@ -112,8 +113,8 @@ impl<P: Packet> Band<P> {
             return self.overflow(now, packet, class, sink);
         }
         let bytes = packet.bytes();
-        // The packet joins the queue before it is judged, because most packets pass. The law sees
-        // only the view, which does not count the packet yet.
+        // The packet joins the queue before the law decides on it, because most packets pass. The
+        // law sees only the view, which does not count the packet yet.
         self.queue.push((packet, now));
         let mut is_queued = true;
         if self.law.watches_arrivals() {

@@ -288,24 +288,24 @@ impl FluidStep {
 /// `on_dequeue`), on its own clock (`poll_timeout`, `handle_timeout`), or on both.
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Law: FluidLaw + Send + Any {
-    /// Returns true if the law judges or counts arrivals. A law that does not implement
+    /// Returns true if the law decides on arrivals or counts them. A law that does not implement
     /// [`on_enqueue`](Law::on_enqueue) returns false, always, and saves a call per packet.
     fn watches_arrivals(&self) -> bool {
         true
     }
 
-    /// Judges an arrival; `q` is the queue without it.
+    /// Decides on an arrival; `q` is the queue without it.
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::Pass
     }
 
-    /// Returns true if the law judges or counts departures. A law that does not implement
+    /// Returns true if the law decides on departures or counts them. A law that does not implement
     /// [`on_dequeue`](Law::on_dequeue) returns false, always, and saves a call per packet.
     fn watches_departures(&self) -> bool {
         true
     }
 
-    /// Judges a departure; `q` is the queue without it.
+    /// Decides on a departure; `q` is the queue without it.
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::Pass
     }
@@ -446,8 +446,8 @@ mod tests {
         );
     }
 
-    /// At 8 Mbit/s a packet of 1000 bytes takes a millisecond; the rate is that of the link now, and
-    /// not that of the site.
+    /// At 8 Mbit/s a packet of 1000 bytes takes a millisecond; the rate is that of the link now,
+    /// and not that of the site.
     #[test]
     fn a_target_is_converted_at_the_current_rate() {
         let mut target = Target::new(SetPoint::Packets(25.0), &site());

@@ -1,4 +1,4 @@
-//! A law at a queue: when it judges packets, and when it is told of them.
+//! A law at a queue: when it decides on packets, and when it is told of them.
 
 use std::ops::{Deref, DerefMut};
 
@@ -10,9 +10,9 @@ use crate::laws::QueuedLaw;
 /// A law with the random stream that it draws from, as a queue calls it.
 ///
 /// A queue of packets and the fluid model call laws by the same rules, which are here: every
-/// arrival is judged before its fate is known, and then reported if it found the buffer full; a
-/// departure is judged when the packet is taken out; and a law that does not watch packets at one
-/// end is not called there. The other methods are those of [`Law`].
+/// arrival is decided on before its fate is known, and then reported if it found the buffer full; a
+/// departure is decided on when the packet is taken out; and a law that does not watch packets at
+/// one end is not called there. The other methods are those of [`Law`].
 pub struct LawDriver {
     law: QueuedLaw,
     rng: Rng,
@@ -45,7 +45,7 @@ impl LawDriver {
 
     /// Returns the verdict on an arriving packet, and reports an overflow if it has no room.
     ///
-    /// The law judges a packet without room, too: RED's average counts it.
+    /// The law decides on a packet without room, too: RED's average counts it.
     #[inline(always)]
     pub fn arrive(
         &mut self,

@@ -35,7 +35,7 @@ pub trait Controller: Send {
         false
     }
 
-    /// Judges an arrival under the probability of the last sample.
+    /// Decides on an arrival under the probability of the last sample.
     #[inline]
     fn judge(
         &mut self,

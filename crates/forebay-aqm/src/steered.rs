@@ -1,5 +1,5 @@
-//! A law that the caller steers while it runs, by its probability or by the gains of its
-//! controller.
+//! A law whose probability of a signal the caller sets while the law runs, either directly or
+//! through the gains of a PID controller.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,8 @@ enum Course {
     Control(Coefficients),
 }
 
-/// The handle by which a caller steers the laws that it built with [`law`](Helm::law).
+/// The handle by which a caller sets the probability of a signal of all laws that it built with
+/// [`law`](Helm::law), or the gains of the controller that computes it, while they run.
 #[derive(Clone, Debug)]
 pub struct Helm {
     course: Arc<Mutex<Course>>,

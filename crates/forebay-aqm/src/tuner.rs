@@ -17,7 +17,7 @@ pub trait Tuner<L>: Send {
     /// Adjusts the law at a tick that was due at `now`.
     fn tick(&mut self, q: &QueueView, now: Time, law: &mut L) {}
 
-    /// Adjusts the law after it has judged an arrival.
+    /// Adjusts the law after it has decided on an arrival.
     fn arrival(&mut self, now: Time, law: &mut L) {}
 
     /// Returns true if [`departure`](Self::departure) must be called.

@@ -128,9 +128,9 @@ impl History {
         segment.rate_at(time_s)
     }
 
-    /// Returns the line that has the mean and the first moment of the probability between two
-    /// times, so that jumps between them are smoothed over but act as much and as late as they do.
-    /// Where time goes backwards, the line between both values.
+    /// Returns the straight line over time whose mean and first moment between two times are those
+    /// of the probability. A jump between the times is smoothed, but its size and its mean time are
+    /// kept. If `to_s` is before `from_s`, the line connects the values at both times.
     pub fn line(&mut self, from_s: f64, to_s: f64) -> Line {
         let Some(start) = self.segments.first() else {
             return Line::default();

@@ -7,8 +7,9 @@
 //! # Central types
 //!
 //! [`HostLaw`] is a law with its configuration and its state. Its methods call the functions of the
-//! header with a [`Queue`] and a [`ArrivingPacket`], which have the layout of the C structures. [`kinds`]
-//! lists the laws. The configuration comes from a [`Twin`], the fixed-point form of a law in Rust.
+//! header with a [`Queue`] and a [`ArrivingPacket`], which have the layout of the C structures.
+//! [`kinds`] lists the laws. The configuration comes from a [`Twin`], the fixed-point form of a law
+//! in Rust.
 //!
 //! # Example
 //!
@@ -184,7 +185,7 @@ impl HostLaw {
         }
     }
 
-    /// Judges an arriving packet. Returns 0 to pass, 1 to mark, and 2 to drop.
+    /// Decides on an arriving packet. Returns 0 to pass, 1 to mark, and 2 to drop.
     #[allow(unsafe_code, reason = "calls the law in C")]
     pub fn arrival(&mut self, queue: &Queue, packet: &ArrivingPacket) -> i32 {
         // SAFETY: as in `tick`.

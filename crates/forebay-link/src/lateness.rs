@@ -162,7 +162,7 @@ fn rate(bits: u64, ns: i64) -> f64 {
     bits as f64 / (ns as f64 / 1e9)
 }
 
-/// Rounds a time to three significant figures. Runs do not agree to more.
+/// Rounds a time to three significant figures, because repeated runs differ in the fourth.
 fn rounded(seconds: f64) -> Span {
     let unit = 10f64.powf(seconds.log10().floor() - 2.0);
     Span::from_secs_f64((seconds / unit).round() * unit)

@@ -783,7 +783,9 @@ mod tests {
         );
     }
 
-    /// 1 + L is (1 + d·G)(1 + L_s), also with a slow sampler; without a direct part it is 1 + L_s.
+    /// With a continuous path of gain d next to the sampled controller, 1 + L is the product of
+    /// 1 + d·G, where G is the plant, and 1 + L_s, where L_s is the loop that the sampled path
+    /// closes around it. Without the continuous path (d = 0), 1 + L is 1 + L_s.
     #[test]
     fn the_gain_of_a_hybrid_loop_has_the_poles_of_both_of_its_loops() {
         let s = Complex64::new(0.3, 17.0);

@@ -128,9 +128,11 @@ def with_interval(mean: float, half_width: float) -> str:
         return "–"
     if math.isnan(half_width):
         return f"{mean:#.4g}".rstrip(".") if mean else "0"
-    place = min(_place(half_width) - 1, _place(mean) - 1) if half_width else _place(mean) - 3
-    decimals = max(0, -max(place, _place(mean) - 4))
-    return f"{mean:.{decimals}f} ± {half_width:.{decimals}f}"
+    place = _place(half_width) - 1 if half_width else _place(mean) - 3
+    largest = max(_place(mean), _place(half_width))
+    decimals = max(0, -max(place, largest - 4))
+    # A mean that rounds to zero has no sign.
+    return f"{round(mean, decimals) + 0.0:.{decimals}f} ± {half_width:.{decimals}f}"
 
 
 #: The smallest p value that is written out; a smaller one is written as "< 0.001".

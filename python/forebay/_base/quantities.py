@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -168,14 +169,14 @@ def packets(count: float) -> str:
 
 
 def buffer(pkts: int | None, count: int | None) -> str:
-    """Return the length of a buffer.
+    """Return the size of a buffer as text, such as "100p" or "64kB".
 
     Parameters
     ----------
     pkts : int | None
-        Its bound in packets; None if it is bounded in bytes.
+        The most packets that it holds; None if its bound is in bytes.
     count : int | None
-        Its bound in bytes.
+        The most bytes that it holds; None if its bound is in packets.
     """
     return size(count or 0) if pkts is None else packets(pkts)
 
@@ -274,10 +275,15 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
     str
         The words; empty if there is neither end.
     """
-    if low is None and high is None:
-        return ""
     if high is None:
-        return f"from {low:g} {unit}".rstrip()
+        if low is None:
+            return ""
+        return f"from {_bound(low)} {unit}".rstrip()
     if low is None:
-        return f"up to {high:g} {unit}".rstrip()
-    return f"{low:g} to {high:g} {unit}".rstrip()
+        return f"up to {_bound(high)} {unit}".rstrip()
+    return f"{_bound(low)} to {_bound(high)} {unit}".rstrip()
+
+
+def _bound(bound: float) -> str:
+    """Return the end of a range, with a power of ten as "1e9" or "1e-6"."""
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{bound:g}")

@@ -149,7 +149,7 @@ def show(
 def fitting_widths(
     columns: Sequence[Column], groups: Sequence[RowGroup], width: int, keys: int = 1
 ) -> list[int]:
-    """Return the widths of the columns that fit, from the first on.
+    """Return the widths of the leading columns that fit into the width of the terminal.
 
     Parameters
     ----------
@@ -165,7 +165,8 @@ def fitting_widths(
     Returns
     -------
     list[int]
-        Widths in characters; empty if the rows must become blocks.
+        Widths in characters; empty if the table does not fit. Then each row must be shown as a
+        block, with a line for each cell.
     """
     rows = [row for group in groups for row in group.texts]
     widths = [column.least_width([row[i] for row in rows]) for i, column in enumerate(columns)]

@@ -46,14 +46,14 @@ def rate(bps: float) -> str:
 
 
 def buffer(pkts: int | None, size: int | None) -> str:
-    """Return the length of a buffer in words.
+    """Return the size of a buffer in words, such as "100 packets".
 
     Parameters
     ----------
     pkts : int | None
-        Its bound in packets; None if it is bounded in bytes.
+        The most packets that it holds; None if its bound is in bytes.
     size : int | None
-        Its bound in bytes.
+        The most bytes that it holds; None if its bound is in packets.
     """
     return quantity(quantities.buffer(pkts, size))
 
@@ -160,6 +160,32 @@ def one_of(names: Iterable[str], name: object = "") -> str:
     if len(choices) == 1:
         return choices[0]
     return f"one of {', '.join(choices)}{hint(str(name), choices)}"
+
+
+#: A number and the unit after it, between which no line breaks.
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(%|m?s|Mbit/s|packets)\b|%)")
+
+
+def wrapped(text: str, width: int, indent: str = "") -> str:
+    """Return a paragraph in lines of at most a width; a number and its unit stay together.
+
+    Parameters
+    ----------
+    text : str
+        The paragraph.
+    width : int
+        Largest length of a line. A longer word is not broken.
+    indent : str, default ''
+        Begin of every line after the first.
+    """
+    lines = textwrap.wrap(
+        NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", text),
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 #: A word of a command line, with its quotes.

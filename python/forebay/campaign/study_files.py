@@ -63,8 +63,25 @@ def size(study: Study) -> str:
     return f"{points} under {laws}, {counted(study.runs_made(), 'run')}"
 
 
+def answers(study: Study) -> list[str]:
+    """Return the first sentences about a study, as `report.answers.sentences` has them.
+
+    Those on set-points are about the points that are examined.
+    """
+    from forebay.report.answers import greedy, sentences  # loads jinja2
+
+    bottleneck = pl.col("link").cast(pl.String) == study.points.links[0]
+    long_flows = greedy(study.plan) if study.plan else pl.lit(False)
+    return sentences(
+        study.frame().filter(bottleneck),
+        study.traffic().filter(bottleneck, long_flows),
+        study.measured,
+        seeds=study.most_seeds,
+    )
+
+
 def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
-    """Print the means over the whole study.
+    """Print the answers, the means over the whole study, and its warnings.
 
     Parameters
     ----------
@@ -75,16 +92,18 @@ def show(console: Console, study: Study, metrics: Sequence[str] = ()) -> None:
     metrics : sequence of str, optional
         Metrics of the columns; see `Study.means`.
     """
+    for sentence in answers(study):
+        console.print(Text(words.wrapped(sentence, console.width)), soft_wrap=True)
+    console.print()
     console.print(Text(study.points.title, style="bold"))
-    console.print(size(study))
+    console.print(f"{size(study)}; means over all points")
     table = laws_table(study, metrics)
     law, *headings = table.heads
     columns = [Column(law, align_left=True), *map(Column.from_heading, headings)]
     terminal_table.show(console, columns, [RowGroup(table.rows)])
-    several = "± half the 95 % confidence interval over the seeds; no ±: all alike"
-    single = "one seed: no interval; --add-seeds 4 gives one"
-    note = f"means over all points; {several if study.most_seeds > 1 else single}"
-    console.print(Text(note, style="dim"))
+    console.print(Text(tables.interval_note(study.most_seeds, "--add-seeds 4"), style="dim"))
+    if study.warnings:
+        console.print()
     tables.warnings(console, study.warnings)
 
 

@@ -17,7 +17,6 @@ from forebay._native import RESULTS_VERSION, __version__
 from forebay.campaign import study_files as tables
 from forebay.campaign.study import effects
 from forebay.experiment.table import EMPTY, Cell, RunTable
-from forebay.report import answers
 from forebay.report.drawing_pool import DrawingPool
 from forebay.report.pages import PageFigure
 from forebay.report.result_files import MANY_FIGURES
@@ -199,18 +198,6 @@ def _traffic_table(study: Study) -> Table:
     return cells_table(["Law", "Traffic"], metrics, named)
 
 
-def _answers(study: Study) -> list[str]:
-    """Return what the page answers first; set-points are of the points that are examined."""
-    bottleneck = pl.col("link").cast(pl.String) == study.points.links[0]
-    greedy = answers.greedy(study.plan) if study.plan else pl.lit(False)
-    return answers.sentences(
-        study.frame().filter(bottleneck),
-        study.traffic().filter(bottleneck, greedy),
-        study.measured,
-        seeds=study.most_seeds,
-    )
-
-
 def html(study: Study, command: str, *, metrics: Sequence[str] = (), spent: bool = False) -> str:
     """Return the page, with every figure in it.
 
@@ -257,7 +244,7 @@ def _page_values(study: Study, metrics: Sequence[str]) -> dict[str, Any]:
         "points": f"{len(study.points):,}",
         "laws": study.points.laws,
         "means": tables.laws_table(study, metrics),
-        "answers": _answers(study),
+        "answers": tables.answers(study),
         "warnings": study.warnings,
         "differences": Differences.of(study.differences(metrics), {}),
         "differences_note": DIFFERENCES_NOTE,

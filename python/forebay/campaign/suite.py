@@ -157,7 +157,7 @@ class Suite:
         """True if runs are missing."""
         return self.finished < self.total
 
-    def whole(self) -> list[Case]:
+    def complete(self) -> list[Case]:
         """Return the cases that every law has finished with every seed; averages are over them."""
         seeds = set(self.seeds)
         return [
@@ -175,8 +175,8 @@ class Suite:
 
     @cached_property
     def table(self) -> RunTable:
-        """The runs of the whole cases."""
-        rows = [case.rows for case in self.whole()]
+        """The runs of the complete cases: those that every law has finished with every seed."""
+        rows = [case.rows for case in self.complete()]
         return RunTable(pl.concat([pl.DataFrame(schema=ROWS), *rows]))
 
     @cached_property
@@ -184,23 +184,25 @@ class Suite:
         return self.table.cell_of(SUITE_METRICS)
 
     def average(self, law: str, metric: str) -> Cell:
-        """Return the mean over the whole cases to which the metric applies.
+        """Return a law's mean of a metric over the complete cases in which it is defined.
+
+        A case is complete if every law has finished it with every seed.
 
         Raises
         ------
         ScenarioError
-            If it is no metric of a suite.
+            If the metric is not one of a suite.
         """
         check_metrics([metric], SUITE_METRICS)
         return self._averages.get((metric, law), EMPTY)
 
     def best(self, metric: str, laws: Sequence[str]) -> Best | None:
-        """Return the best of some laws over the whole cases; None if no case has the metric.
+        """Return the best of some laws over the complete cases; None if no case has the metric.
 
         Raises
         ------
         ScenarioError
-            If it is no metric of a suite.
+            If the metric is not one of a suite.
         """
         check_metrics([metric], SUITE_METRICS)
         return self.table.best_of(metric, laws, more=metric in MORE_IS_BETTER)
@@ -229,7 +231,7 @@ class Suite:
         )
 
     def plot(self, kind: SuitePicture = "overview") -> Plot:
-        """Draw queuing delay against goodput of each law, averaged over the whole cases.
+        """Draw queuing delay against goodput of each law, averaged over the complete cases.
 
         Parameters
         ----------
@@ -267,7 +269,7 @@ class Suite:
         from forebay.report import notebook
 
         table = page.comparison(self)
-        figure = self.plot() if self.whole() else None
+        figure = self.plot() if self.complete() else None
         return notebook.html(self.settings.title, table.heads, table.rows, figure)
 
     def lines(self) -> list[dict[str, Any]]:
@@ -329,7 +331,7 @@ def cases_of(scenario: Scenario, runs: Sequence[Run]) -> list[Case]:
 
 
 def _seconds(point: PointInfo, runs: Sequence[Run]) -> NDArray[np.float64]:
-    """Return the means over whole seconds of the measurement window, as `Case.seconds`."""
+    """Return the means over each full second of the measurement window, for `Case.seconds`."""
     start, end = point.measure_s
     samples_per_second = max(1, round(1 / point.sample_s))
     means = []

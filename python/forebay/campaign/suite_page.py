@@ -111,7 +111,7 @@ def comparison(suite: Suite, metrics: Sequence[str] = SUITE_METRICS) -> Table:
     Table
         A row per law.
     """
-    whole = suite.whole()
+    whole = suite.complete()
     columns = [METRICS[name] for name in metrics if any(case.applies(name) for case in whole)]
     rows = [([law], partial(suite.average, law)) for law in suite.laws]
     return cells_table(["law"], columns, rows)
@@ -182,7 +182,7 @@ def write(
         caption += f" Bars are {LEVEL:.0%} confidence intervals over the seeds."
     title = "Queuing delay against goodput"
     overview = [PageFigure("overview", partial(overview_figure, suite), title, caption)]
-    overview = overview if suite.whole() else []
+    overview = overview if suite.complete() else []
     of_cases = [
         PageFigure(f"{i:02}-{case.scenario}", partial(case_figure, case, suite.laws), case.heading)
         for i, case in enumerate(suite.cases, start=1)
@@ -213,7 +213,7 @@ def markdown(suite: Suite, command: str) -> str:
     command : str
         The command line that writes the page.
     """
-    whole = {id(case) for case in suite.whole()}
+    whole = {id(case) for case in suite.complete()}
     sections = [
         (
             number,

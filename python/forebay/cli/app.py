@@ -6,6 +6,7 @@ that the quick commands stay quick.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -130,12 +131,18 @@ def _write_options(command: Any, ctx: Any, formatter: Any) -> None:
             last.append(record)
         elif record is not None:
             heading = getattr(param, "rich_help_panel", None) or "Options"
-            headings.setdefault(heading, []).append(record)
+            headings.setdefault(heading, []).append((record[0], _range_in_words(record[1])))
     headings[list(headings)[-1]] += last
     for heading, records in headings.items():
         if records:
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+def _range_in_words(text: str) -> str:
+    """Return an option's help with Typer's range of numbers, such as "x>=1", in words."""
+    text = re.sub(r"\b(\d+)<=x<=(\d+)\]$", r"\1 to \2]", text)
+    return re.sub(r"\bx>=(\d+)\]$", r"at least \1]", text)
 
 
 def _given(params: list[Any], words: list[str]) -> list[Any]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Metrics that only the report shows.
 IN_REPORT = ("delay_p99_s", "utilisation")
+#: Metrics that verdicts depend on, which a narrow terminal must show.
+JUDGED = ("delay_mean_s", "drop_rate", "mark_rate")
 
 
 @with_options
@@ -175,26 +177,23 @@ def _print_lines(scenario: ValidatedScenario) -> None:
 
 
 def _show(scenario: ValidatedScenario) -> None:
-    """Print how many laws agree, three rows for each law, and warnings about void runs."""
+    """Print the verdicts, three rows for each law, and warnings about void runs."""
     from forebay._base.terminal_table import Column
     from forebay.comparison.validate import METRICS
+    from forebay.report.designs import print_item
 
-    names = [name for name in scenario.metrics if name not in IN_REPORT]
+    metrics = [name for name in scenario.metrics if name not in IN_REPORT]
+    names = sorted(metrics, key=lambda name: name not in JUDGED)
     columns = [
-        *(
-            Column("law", align_left=True),
-            Column("", align_left=True),
-            Column("verdict", sentence=True),
-        ),
+        *(Column("law", align_left=True), Column("", align_left=True)),
         *(Column(METRICS[name].title, METRICS[name].unit) for name in names),
     ]
-    verdicts = [row.verdict + (" (void)" if row.counts_void else "") for row in scenario.rows]
-    rows = [
-        [name, side, verdicts[i // 3] if i % 3 == 2 else "", *cells]
-        for i, (name, side, *cells) in enumerate(scenario.table_rows(names))
-    ]
-    print(f"{scenario.count()}.\n")
-    screen = options.print_table(columns, rows, width=160, title=scenario.heading, keys=2)
+    console = options.console()
+    print_item(console, f"{scenario.count()} ({scenario.heading}).")
+    for row in scenario.rows:
+        print_item(console, f"- {row.name}: {row.verdict}{' (void)' if row.counts_void else ''}")
+    print()
+    screen = options.print_table(columns, scenario.table_rows(names), width=160, keys=2)
     if again := sum(row.again for row in scenario.rows):
         screen.print(f"Attempts that were void or failed, and were repeated: {again}")
     for row in scenario.rows:

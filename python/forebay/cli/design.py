@@ -321,7 +321,7 @@ def _report_map(law: str, drawn: StabilityMap, axis: str, call: Invocation) -> N
         print_json(drawn.to_dict())
     else:
         _show_map(law, drawn, axis)
-        print(f"Map: {call.folder}/map.png")
+        print(f"Map: {call.folder}/map.png; its cells: {call.folder}/map.parquet")
     if drawn.interrupted:
         print("interrupted; the map has no packet simulations", file=sys.stderr)
         raise typer.Exit(signals.status())
@@ -342,15 +342,16 @@ def _show_map(law: str, drawn: StabilityMap, axis: str) -> None:
     )
     print()
     for reason, number in counts.items():
-        print(f"{number:>6,} of {cells:,} cells: {reason}")
+        print_item(options.console(80), f"{number:>6,} of {cells:,} cells: {reason}")
     if drawn.oscillation:
         print(f"\nPacket simulations of {drawn.simulated_s:.0f} s:")
         _show_packets(drawn, axis)
         if any(drawn.unsettled(flows, value) for flows, value, _ in drawn.oscillation):
             print_item(
                 options.console(80),
-                f"warning: Loops that settle slower than {drawn.simulated_s:.0f} s show their "
-                "start only; run their scenario for longer to see the steady state.",
+                f"warning: Cells that need more than {drawn.simulated_s:.0f} s to settle had not "
+                "reached the steady state when their simulation ended; run their scenario for "
+                "longer to see it.",
             )
 
 

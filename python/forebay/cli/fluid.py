@@ -28,9 +28,9 @@ Row = dict[str, str | float | None]
 HEADS = {
     "law": "Law",
     "point": "Point",
-    "by": "By",
+    "by": "Model",
     "queue_mean_pkts": "Queue [packets]",
-    "probability": "Signals [p]",
+    "probability": "Probability",
     "window_pkts": "Window [packets]",
     "in_flight_pkts": "In flight [packets]",
     "half_s": "Half way [s]",
@@ -38,7 +38,14 @@ HEADS = {
     "damping": "Damping",
 }
 
-MEANS = "means over the second half of the run; the window is that of the first class of flows"
+MEANS = (
+    "Means over the second half of the run. The probability is that of a signal (mark or drop) for "
+    "a packet; the window is that of the first class of flows."
+)
+MEANS_COMPARED = (
+    "Means over the measurement window. The probability is that of a signal (mark or drop) for a "
+    "packet; packets in flight are those of one flow."
+)
 DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_pkts": 2}
 
 
@@ -136,6 +143,7 @@ def _report(results: list[Result], call: Invocation, step_s: float | None) -> No
     from forebay.experiment import descriptions
     from forebay.fluid import packets
     from forebay.report import tables
+    from forebay.report.designs import print_item
 
     rows, figures = _compared(results, step_s) if len(results) > 1 else _alone(results[0])
     if call.folder is not None:
@@ -149,7 +157,7 @@ def _report(results: list[Result], call: Invocation, step_s: float | None) -> No
         return
     in_words = {point.label: descriptions.point(point) for point in results[0].plan.points}
     _print([row | {"point": in_words[str(row["point"])]} for row in rows])
-    print("means over the measurement window" if len(results) > 1 else MEANS)
+    print_item(options.console(), MEANS if len(results) == 1 else MEANS_COMPARED)
     for name, result in zip(packets.LEGEND, results, strict=False):
         title = f"Results by traffic: {name}" if len(results) > 1 else "Results by traffic"
         tables.show_traffic(options.console(), result, title)

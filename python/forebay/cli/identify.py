@@ -17,6 +17,8 @@ from forebay.cli.invocation import Invocation, print_errors, print_json
 from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from forebay._base.publication import Content
     from forebay.control.queue_estimate import Identified, IdentifiedResponse, IntervalEstimate
     from forebay.control.queue_records import QueueRecord
@@ -65,6 +67,7 @@ def identify(
         Folder of identified.toml and the figure of the loop; nothing is written without it.
     """
     from forebay.control import queue_estimate as estimate
+    from forebay.report.designs import print_item
 
     call = Invocation.begun(output, None)
     if (rtt_s := _seconds("--rtt", rtt)) == 0:
@@ -80,8 +83,13 @@ def identify(
         if call.as_json:
             print_json(numbers.to_dict() | {"loop": _loop(loop)})
     if not call.as_json:
+        console = options.console(80)
+        if len(identified) > 1:
+            for numbers, _ in identified:
+                print_item(console, _answer(numbers))
+            console.print()
         for numbers, loop in identified:
-            _show(numbers, loop)
+            _show(console, numbers, loop)
         if len(queues) > MOST:
             print(f"{len(queues) - MOST} more queues are left out; choose with --only")
     if call.folder is not None:
@@ -175,12 +183,8 @@ ANSWER = [
 ]
 
 
-def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
-    """Print the main estimates, the table with confidence intervals, and warnings."""
-    from rich.table import Table
-
-    from forebay.report.designs import print_item
-
+def _answer(numbers: Identified) -> str:
+    """Return the main estimates of a queue as a sentence."""
     answers = []
     for name, key, scale, unit in ANSWER:
         number = getattr(numbers, key)
@@ -190,8 +194,16 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
             if value
             else f"{name} not identified"
         )
-    console = options.console(80)
-    print_item(console, f"{numbers.name.rstrip(':')}: {', '.join(answers)}.")
+    return f"{numbers.name.rstrip(':')}: {', '.join(answers)}."
+
+
+def _show(console: Console, numbers: Identified, loop: IdentifiedResponse | None) -> None:
+    """Print the main estimates, the table with confidence intervals, and warnings."""
+    from rich.table import Table
+
+    from forebay.report.designs import print_item
+
+    print_item(console, _answer(numbers))
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("", "estimate", "95 % confidence"):
@@ -211,7 +223,7 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
     console.print()
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
-            print_item(console, f"warning: not identified: {why}")
+            print_item(console, f"warning: some estimates are missing: {why}")
     for remark in numbers.remarks:
         print_item(console, f"warning: {remark}")
     print_item(console, f"assumption: {numbers.assumed}")

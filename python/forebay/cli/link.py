@@ -241,6 +241,8 @@ def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
         _say(f"the server exited with status {observed.server_status}")
     for reason in outcome.void:
         _say(f"run void: {reason}")
+    if outcome.void:
+        _say("its numbers are not those of the link; repeat it with nothing else running")
     for line in () if quiet else outcome.summary(out):
         _say(line)
 

@@ -177,7 +177,8 @@ def explain(key: Key, /) -> None:
             [entry.path, dict(entry.facts).get("default", ""), entry.meaning] for entry in entries
         ]
         print_table(columns, rows, width=80)
-        example = f"forebay explain {entries[0].path}"
+        # The path of an entry may itself be the name that several entries have.
+        example = f"forebay explain {next((e.path for e in entries if e.path != key), key)}"
         screen.print(Text.assemble("To show one of them:  ", (example, "bold")))
         return
     for entry in entries:
@@ -185,7 +186,7 @@ def explain(key: Key, /) -> None:
         screen.print(Text(entry.meaning))
         examples = [("example", entry.example)] if entry.example else []
         for head, text in (*entry.facts, *examples, ("see", entry.page)):
-            label = Text(f"  {head:<9}", style="dim")
+            label = Text(f"  {head:<15}", style="dim")
             if head == "example":
                 # A line to be copied is not broken.
                 screen.print(Text.assemble(label, " ", text), soft_wrap=True)

@@ -306,7 +306,7 @@ def _show_suite(results: Suite) -> None:
     from forebay._base.terminal_table import Column
     from forebay.campaign import suite_page as pages
 
-    if count := len(results.whole()):
+    if count := len(results.complete()):
         table = pages.comparison(results, SHOWN)
         columns = [Column("law", align_left=True), *map(Column.from_heading, table.heads[1:])]
         interval = " ± half of the 95 % confidence interval"

@@ -156,7 +156,8 @@ def end(
     from forebay.campaign.study import Study
     from forebay.report import result_files
 
-    _print_counts(progress, store, call)
+    if call.as_json or progress.interrupted or progress.stopped:
+        _print_counts(progress, store, call)
     if progress.interrupted or progress.stopped:
         _print_failed(progress.faults)
         raise typer.Exit(FAILED if progress.stopped else signals.status())
@@ -167,12 +168,15 @@ def end(
         wide = f"{progress.wide:,} intervals are still wider than --until asks for"
         print_errors([f"{wide}; raise --most-seeds"])
     if progress.stored + progress.finished == 0:
+        if not call.as_json:
+            _print_counts(progress, store, call)
         raise typer.Exit(FAILED)
     if call.as_json:
         for plan, run in study.runs():
             print(result_files.line(plan, run, points.made_by.engine))
     else:
         files.show(options.console(), study, metrics)
+        _print_counts(progress, store, call)
     if call.folder is not None:
         _write(study, call.folder, call, metrics=metrics, report=report)
     if failures.height:
@@ -201,8 +205,9 @@ def _print_counts(progress: StudyProgress, store: Store, call: Invocation) -> No
 def _write(
     study: Study, folder: Path, call: Invocation, *, metrics: Sequence[str], report: bool
 ) -> None:
-    """Write the page and the table."""
+    """Write the page and the tables, and print what was written."""
     from forebay.campaign import study_files as files
+    from forebay.report.designs import print_item
 
     if (former := files.former_seeds(folder)) > study.most_seeds:
         print_errors(
@@ -212,12 +217,14 @@ def _write(
             ]
         )
     with call.drawing("every run is in the store; the same command continues with the page"):
-        for path in files.write(
+        paths = files.write(
             study, folder, call.command, metrics=metrics, partial=study.partial, report=report
-        ):
-            if not call.as_json:
-                print(path)
+        )
+    tables = [path.name for path in paths if path.name != files.PAGE]
+    if not call.as_json:
+        print_item(options.console(), f"Tables in {folder}: {', '.join(tables)}")
     if report:
+        call.tell("Page", folder / files.PAGE)
         call.show(folder / files.PAGE)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay._base import progress, quantities, signals
+from forebay._base.words import wrapped
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.declaration import with_options
@@ -173,12 +174,14 @@ def _report(result: Tuning, call: Invocation, *, explain: bool) -> None:
 def _announce(expected: TuningEstimate) -> None:
     """Print the extent of the search and the time that it takes."""
     cores = f"{expected.cores} core{'s' if expected.cores != 1 else ''}"
+    laws = f"{expected.laws} law{'s' if expected.laws != 1 else ''}"
     searches = f"{expected.searches} search{'es' if expected.searches != 1 else ''}"
     print_errors(
         [
-            f"expected time: {progress.about(expected.total_s)} on {cores}, for {searches} in the "
-            f"linear model and about {round(expected.runs, -2) or expected.runs} packet runs of "
-            f"{expected.simulated_s:g} s ({expected.laws} laws)"
+            f"expected time: {progress.about(expected.total_s)} on {cores}",
+            f"  {laws}: {searches} in the linear model, about "
+            f"{round(expected.runs, -2) or expected.runs} packet runs of "
+            f"{expected.simulated_s:g} s",
         ]
     )
 
@@ -212,7 +215,7 @@ def _show(result: Tuning, facts: dict[str, Any], commands: Sequence[str], *, exp
         **facts,
         **FORMS,
     )
-    screen.print(answer, markup=False)
+    screen.print(wrapped(answer, screen.width), markup=False, soft_wrap=True)
     screen.print()
     if facts["candidates"]:
         _show_choices(facts)
@@ -222,7 +225,7 @@ def _show(result: Tuning, facts: dict[str, Any], commands: Sequence[str], *, exp
         screen.print()
     if explain:
         for paragraph in facts["reasons"]:
-            screen.print(paragraph, markup=False)
+            screen.print(wrapped(paragraph, screen.width), markup=False, soft_wrap=True)
             screen.print()
     if facts["toml"]:
         screen.print("The law for a scenario:")

@@ -104,6 +104,11 @@ class Agreement:
         """Mean of the reference over its seeds."""
         return statistics.mean_and_interval(self.reference)[0]
 
+    @cached_property
+    def tested_mean(self) -> float:
+        """Mean of the tested side over its seeds."""
+        return statistics.mean_and_interval(self.tested)[0]
+
     @property
     def difference(self) -> float:
         """Mean of the tested runs less that of the reference."""

@@ -83,7 +83,7 @@ class SavedResult:
 
 
 def read_result(folder: str | os.PathLike[str]) -> SavedResult:
-    """Return the numbers of a result.
+    """Read the metrics of a saved result.
 
     Raises
     ------

@@ -92,7 +92,7 @@ def signed(difference: float, half_width: float) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    """The metrics of a law on one side.
+    """The runs of a law on one of the two compared engines, with their metrics.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """A law at a point, on both sides.
+    """A law at a point, on both compared engines.
 
     Attributes
     ----------
@@ -199,9 +199,7 @@ class Row:
         if not delay.agrees:
             texts.append(f"delay {1e3 * reversed_difference(delay):+.1f} ms")
         if not signals.agrees:
-            mean = signals.reference_mean
-            share = 100 * reversed_difference(signals) / mean if mean else 0.0
-            texts.append(f"loss {share:+.0f} %" if mean else "no loss")
+            texts.append(_loss_text(signals))
         text = f"differs: {self.names[1]} {', '.join(texts)}" if texts else "agrees"
         if not self.sure:
             misses = [metric for metric in self.agreements if not metric.agrees]
@@ -242,6 +240,14 @@ class Row:
             "repeats": self.repeats,
             "void": self.void,
         }
+
+
+def _loss_text(signals: Agreement) -> str:
+    """Return the loss of the reference, relative to that of the tested side."""
+    tested, reference = signals.tested_mean, signals.reference_mean
+    if not reference:
+        return "no loss"
+    return f"loss {100 * (reference / tested - 1):+.0f} %" if tested else "loss instead of none"
 
 
 def reversed_difference(agreement: Agreement) -> float:
@@ -308,8 +314,11 @@ class ValidatedScenario:
     def count(self) -> str:
         """Return a text on how many laws agree, and on unsure verdicts."""
         unsure = sum(not row.sure for row in self.rows)
-        doubt = f", {unsure} of the verdicts unsure" if unsure else ", all verdicts sure"
-        return f"{sum(row.agrees for row in self.rows)} of {len(self.rows)} agree{doubt}"
+        verdicts = "verdict" if unsure == 1 else "verdicts"
+        doubt = (
+            f"; more runs may change {unsure} {verdicts}" if unsure else "; all verdicts are sure"
+        )
+        return f"{sum(row.agrees for row in self.rows)} of {len(self.rows)} laws agree{doubt}"
 
 
 def compare_engines(tested: Result, reference: Result) -> ValidatedScenario:

@@ -487,8 +487,8 @@ def _below_set_point(scenario: ValidatedScenario, row: Row) -> str:
     if not row.info.target_pkts or max(queues) >= row.info.target_pkts or min(cut) <= 0:
         return ""
     return (
-        f"{row.name} {queues[0]:.1f} packets simulated and {queues[1]:.1f} real, with no "
-        f"signal for {100 * cut[0]:.1f} % and {100 * cut[1]:.1f} % of the time"
+        f"{scenario.title}: {row.name}: {queues[0]:.1f} packets simulated and {queues[1]:.1f} "
+        f"real, probability zero for {100 * cut[0]:.1f} % and {100 * cut[1]:.1f} % of the time"
     )
 
 

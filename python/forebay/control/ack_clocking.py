@@ -1,23 +1,30 @@
 """Reno flows with ACK clocking and sawtooth windows: their equilibrium and their plant.
 
-In the published plant (Hollot et al. 2001), flows send W/R packets per second, and the queue
-follows this rate with a lag of R. Real senders differ: an ACK releases a packet, and so does a
-growing window: x = n/R + dn/dt, with n packets in flight (Jacobsson, Andrew, Tang, Low and
-Hjalmarsson, IEEE Trans. Automatic Control 54(3), 2009). While the link is busy, the queue therefore
-equals the packets in flight beyond the pipe, q = Σn − CT, without a lag: the pole at 1/R is
-cancelled. This module linearises the `sawtooth` windows of the fluid model (crates/forebay-fluid,
-docs/explanation/fluid.md) for flows that are marked:
+In the published plant (Hollot et al. 2001), a flow with a window of W packets and a round-trip time
+R sends W/R packets per second, and the queue follows this rate with a lag of R. Real senders
+differ: an ACK releases a packet, and so does a growing window. The rate of a flow is therefore
+x = n/R + dn/dt, where n is its number of packets in flight (Jacobsson, Andrew, Tang, Low and
+Hjalmarsson, IEEE Trans. Automatic Control 54(3), 2009). While the link is busy, the queue q equals
+the packets in flight beyond the bandwidth-delay product C·T, q = Σn − C·T, without a lag: the pole
+at 1/R is cancelled.
+
+This module linearises the `sawtooth` windows of the fluid model (crates/forebay-fluid,
+docs/explanation/fluid.md) for flows whose packets are marked with the probability p:
 
 W' = x_d·((1 − p_d)/(W·a) − κ·p_d·W·a/b²), n = W − ½, a = 1 + λ, b = 1 + κλ, λ = x_d·p_d·R
 
-Here κ = E[W²]/(2E[W]²) = 7/12, and x_d and p_d are the values 1.25 R earlier, since a sender takes
-half a round trip to halve its window. At the equilibrium, (1 − p)b² = κ·p·W²·a². With E =
-κ·p·W·a/b² and ψ = 2λ(1 − κ)/(a·b), the linearised system is
+Here λ is the number of signals per round trip, and κ = E[W²]/(2E[W]²) = 7/12, where E is the mean
+over flows at different points of their sawtooth. The index d means the value of 1.25 R earlier: a
+signal takes R to reach the sender, which halves its window during the next half round trip, so
+after R/4 on average. At the equilibrium, (1 − p)·b² = κ·p·W²·a².
 
-W' = −(n/R)·E·((2/W + ψ/n)·W + ψ·(R/n)·W'_d + (1/(1 − p) + ψ)·p_d/p), q = N·W
+In the linearised system, W, n, R, p, λ, a and b are the values at the equilibrium, δ denotes a
+deviation from it, N is the number of flows, ε = κ·p·W·a/b², and ψ = 2λ(1 − κ)/(a·b):
 
-W'_d, the packets that a growing window released 1.25 R ago, is taken without its delay, since Eψ is
-below 0.02 for windows of 6 packets and more.
+δW' = −(n/R)·ε·((2/W + ψ/n)·δW + ψ·(R/n)·δW'_d + (1/(1 − p) + ψ)·δp_d/p), δq = N·δW
+
+δW'_d, the packets that a growing window released 1.25 R ago, is taken without its delay, since ε·ψ
+is below 0.02 for windows of 6 packets and more.
 """
 
 from __future__ import annotations

@@ -384,7 +384,7 @@ def controller_fundamental(
     Raises
     ------
     ValueError
-        If there is no such middle.
+        If no middle gives this mean output.
     """
     rest_pkts, p0 = loop.model["queue_pkts"], loop.point.probability
     turn = 2 * math.pi * np.arange(POINTS) / POINTS

@@ -225,7 +225,7 @@ def _fit(law: str, place: OperatingRange, fixed: tuple[tuple[str, str], ...]) ->
 def _designed(
     law: str, place: OperatingRange, fixed: Mapping[str, str], model: LawModel
 ) -> Fitted | None:
-    """Return the numbers of the law's own rule, made robust; None for a law without a rule."""
+    """Return the gains of the law's own rule, made robust; None for a law without a rule."""
     flows, target = _expected(law, place, fixed)
     capacity = place.capacity_pkts_per_s
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)

@@ -363,7 +363,7 @@ class Link:
         Raises
         ------
         ParameterError
-            If it is not a queue length or a delay, or not more than zero.
+            If the target is neither a queue length nor a delay, or is not above zero.
         """
         if target is None:
             product_pkts = self._product_pkts(self.rtt_s)
@@ -563,7 +563,7 @@ def span_ends(name: str, span: Span, kind: str | None) -> tuple[str, str]:
     Raises
     ------
     ParameterError
-        If it is not a range.
+        If `span` is not a range.
     """
     if isinstance(span, tuple) and len(span) == 2:
         low, high = (text_of(end, kind) if kind else f"{end}" for end in span)

@@ -102,7 +102,7 @@ class IntervalEstimate:
 
 @dataclass(frozen=True)
 class Identified:
-    """The numbers that are identified from the samples of a queue.
+    """The quantities that are identified from the samples of a queue.
 
     Attributes
     ----------
@@ -329,7 +329,9 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
 
     best = _step(answer(np.ones(BLOCKS)), lag_s, lag_s[0] * 2, lag_s[-1] / 1.65)
     if best is None or best[0] > ROUGH:
-        return IntervalEstimate.unknown("no clear gap follows a signal: give the RTT")
+        return IntervalEstimate.unknown(
+            "no clear gap in the arrivals follows a signal, which would show the RTT; give the RTT"
+        )
     rtt_s = best[1]
     if rtt_s < FEWEST_INTERVALS * dt_s:
         return IntervalEstimate.unknown(
@@ -337,7 +339,9 @@ def round_trip(series: QueueRecord) -> IntervalEstimate:
             f"{in_figures(1e3 * rtt_s)} ms: sample more often, or give the RTT"
         )
     if series.duration_s < FEWEST_TRIPS * rtt_s:
-        return IntervalEstimate.unknown("the record is too short for a round trip this long")
+        return IntervalEstimate.unknown(
+            "the record is too short for an RTT as long as this one; record for longer"
+        )
     # The resamples are always the same, so that an estimate is a function of the record.
     draws = np.random.default_rng(1).multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), DRAWS)
     ends = [

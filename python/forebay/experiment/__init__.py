@@ -20,10 +20,10 @@ takes it from a file to a result:
 - `result.Result` is what a user holds: tables of metrics and samples, comparisons of laws, figures
   and the report. `table.RunTable` computes means, intervals and tests.
 
-Two modules judge the numbers. `steady_state` warns of a window in which the queue had not settled
-and of missed set-points, and `automatic_gains` designs laws with `gains = "auto"` before a run.
-`descriptions` turns points and warnings into words, and `flent` reads and writes the data files of
-flent.
+Two modules check whether results can be trusted. `steady_state` warns of a window in which the
+queue had not settled and of missed set-points, and `automatic_gains` designs laws with
+`gains = "auto"` before a run. `descriptions` turns points and warnings into words, and `flent`
+reads and writes the data files of flent.
 
 >>> from forebay.experiment.result import run
 >>> result = run("scenario.toml", laws=["pi", "codel"], seeds=5)  # doctest: +SKIP

@@ -293,4 +293,4 @@ def measured_over(result: Result, point: PointInfo, single_seed: str = "one seed
     """
     start, end = point.measure_s
     spread = f"all {result.seeds} seeds" if result.seeds > 1 else single_seed
-    return f"from {start:g} s to {end:g} s, over {spread}"
+    return f"from {start:.4g} s to {end:.4g} s, over {spread}"

@@ -356,7 +356,11 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
 
 
 def _short(point: PointInfo, law: LawInfo) -> str:
-    """Return a sentence if the linear model settles too slowly for the start or the window."""
+    """Return a warning if the loop needs longer to settle than the run gives it; else "".
+
+    By the linear model, the loop must settle before the measurement window begins, counted from
+    the last disturbance before it, and within the length of the window.
+    """
     load = _load(point)
     start, end = point.measure_s
     # The settling time counts from the last disturbance of the loop.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from forebay._base.errors import ParameterError
+from forebay._base.registries import title_of
 from forebay._native import ScenarioError
 from forebay.experiment import descriptions, experiment
 from forebay.experiment.engines import PACKETS
@@ -44,7 +45,7 @@ LEGEND = ("packets, simulated", "fluid, published equations", "fluid, sawtooth w
 
 @dataclass(frozen=True)
 class Line:
-    """One law at one point under one model, as columns over time.
+    """The course of one law at one point of the sweep, in one fluid model or in packet runs.
 
     Attributes
     ----------
@@ -53,13 +54,13 @@ class Line:
     time_s : Floats
         Times in seconds.
     queue_pkts : Floats
-        Queue in packets.
+        Queue in packets; the mean over the runs for packet runs.
     probability : Floats
         Signal probability.
     in_flight_pkts : Floats
-        Packets in flight of a mean flow.
+        Packets in flight per flow, the mean over all flows.
     runs_pkts : Floats, optional
-        Queue in each packet run, one row per run; None for a fluid.
+        Queue in each packet run, one row per run; None for a fluid model.
     """
 
     name: str
@@ -330,7 +331,7 @@ def figure(comparisons: Sequence[FluidAndPackets]) -> Plot:
             lower.plot(line.time_s, _smooth(line) if packets else line.probability, **look)
         if comparison.target_pkts is not None:
             upper.axhline(comparison.target_pkts, label="set-point", zorder=1, **TARGET)
-        upper.set_title(comparison.title or comparison.law)
+        upper.set_title(comparison.title or title_of(comparison.law))
         upper.set_ylim(bottom=0)
         settled = max(float(np.median(line.probability)) for line in comparison.lines)
         lower.set_ylim(0, max(2.5 * settled, 1e-4))
@@ -340,7 +341,9 @@ def figure(comparisons: Sequence[FluidAndPackets]) -> Plot:
     axes[0, 0].set_ylabel("Queue [packets]")
     axes[1, 0].set_ylabel("Signal probability")
     axes[0, -1].legend()
-    drawn.suptitle(f"{comparisons[0].law}: packets, and two fluid models", x=0.01, ha="left")
+    drawn.suptitle(
+        f"{title_of(comparisons[0].law)}: packets, and two fluid models", x=0.01, ha="left"
+    )
     return drawn
 
 

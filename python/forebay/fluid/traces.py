@@ -11,6 +11,7 @@ import numpy as np
 import forebay._native as _native
 from forebay._base import quantities
 from forebay._base.errors import ParameterError
+from forebay._base.registries import title_of
 from forebay._base.words import check_choice, one_of
 from forebay._native import FluidTrace
 from forebay.experiment import descriptions, execution
@@ -184,14 +185,14 @@ def _draw(traces: Sequence[FluidTrace], plan: Plan) -> Plot:
         if target is not None:
             queue.axhline(target, label="set-point", zorder=1, **parts.TARGET)
             queue.legend()
-        queue.set_title(descriptions.point(point) or trace.law)
+        queue.set_title(descriptions.point(point) or title_of(trace.law))
         probability.set_xlabel("Time [s]")
     names = ["Queue [packets]", "Window [packets]", "Signal probability"]
     for panel, name in zip(axes[:, 0], names, strict=True):
         panel.set_ylabel(name)
     if len(traces[0].classes) > 1:
         axes[1, -1].legend(axes[1, -1].lines, traces[0].classes)
-    figure.suptitle(f"{traces[0].law} in the fluid model", x=0.01, ha="left")
+    figure.suptitle(f"{title_of(traces[0].law)} in the fluid model", x=0.01, ha="left")
     return figure
 
 

@@ -171,7 +171,7 @@ def of_scenario(text: str, file: Path) -> list[str]:
     Raises
     ------
     ScenarioError
-        If it is not a scenario.
+        If the text is not a scenario.
     """
     try:
         tables = tomllib.loads(text)

@@ -36,7 +36,7 @@ class Entry:
     path : str
         Full name, such as "law.pi.target".
     where : str
-        What has the name, such as "a scenario, [bottleneck]".
+        What has the name, such as "a key of a scenario, in [bottleneck]".
     meaning : str
         A sentence or two.
     facts : tuple of (heading, text)
@@ -69,7 +69,7 @@ def find(text: str) -> list[Entry]:
     Raises
     ------
     ScenarioError
-        If there is none.
+        If no entry has this name.
     """
     key = text.strip().strip("[]").lstrip("-").partition("=")[0].strip()
     plain = _plain(key)
@@ -179,7 +179,12 @@ def _keys() -> Iterator[Entry]:
                 ("unit", key["unit"]),
                 ("default", REQUIRED if key["required"] else key["default"] or ""),
                 ("value", key["expected"]),
-                ("range", quantities.interval(key["min"], key["max"], key["unit"])),
+                (
+                    "range",
+                    quantities.interval(
+                        key["min"], key["max"], quantities.NAMES.get(key["unit"], key["unit"])
+                    ),
+                ),
             ),
             _set_example(part, kind, key["name"], key["default"]),
             "docs/reference/scenario.md",
@@ -194,10 +199,10 @@ def _place(key: KeyInfo) -> tuple[str, str]:
 
 def _section(part: str, kinds: list[str]) -> str:
     if not part:
-        return "a scenario, at the top"
+        return "a key of a scenario, at the top level"
     table = f"[{part}]" if part == "bottleneck" else f"[[{part}]]"
     named = [kind for kind in kinds if kind]
-    return f"a scenario, {table}" + (f" of kind {', '.join(named)}" if named else "")
+    return f"a key of a scenario, in {table}" + (f" of kind {', '.join(named)}" if named else "")
 
 
 def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
@@ -219,7 +224,7 @@ def _registries() -> Iterator[Entry]:
             ("set-point", law["set_point"] or ""),
             ("defaults", ", ".join(settings)),
             ("model", "linear; forebay design, map" if law["modelled"] else ""),
-            ("near it", ", ".join(neighbours(name))),
+            ("similar laws", ", ".join(neighbours(name))),
         ]
         example = f"forebay run FILE --law {name}"
         yield from _registered("law", law, "a law", "docs/reference/laws.md", example, facts)
@@ -309,7 +314,7 @@ def _metrics() -> Iterator[Entry]:
             if name in names_before:
                 continue
             names_before.add(name)
-            facts = _facts(("name in figures", title), ("unit there", metric["unit"]))
+            facts = _facts(("name in figures", title), ("unit in figures", metric["unit"]))
             meaning = metric["doc"][:1].upper() + metric["doc"][1:] + "."
             page = "docs/reference/metrics.md"
             yield Entry(f"{owner}.{name}", where, meaning, facts, "", page, title)

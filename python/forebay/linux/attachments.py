@@ -281,7 +281,7 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
             if planned.twin is not None:
                 file_system = loading.enter_context(tcx.file_system())
                 attached = _load(attached, planned.twin, file_system)
-                # With the numbers by which the law is found, before anything holds it.
+                # The record has the identifiers of program and maps before the device uses them.
                 attached.write()
             for step in planned.steps:
                 step.run(file_system)
@@ -578,9 +578,10 @@ def _pin(file_system: int) -> Path:
 
 
 def _load(attached: Attached, twin: LawTwin, file_system: int) -> Attached:
-    """Load the program and its maps, with the law's numbers; return the record with their numbers.
+    """Load the law's program and maps, and return the record with their identifiers.
 
-    Nothing holds them but the file system, which ends with the command.
+    Only the BPF file system of this command refers to them, so they vanish with the command unless
+    the device takes the program.
     """
     built = programs.compile_law(attached.law, attached.engine, attached.qdisc)
     with programs.in_memory(built) as (file, path):
@@ -791,7 +792,10 @@ def _remove_elsewhere(attached: Attached) -> list[str]:
 
 
 def _remove_from_any(attached: Attached) -> str | None:
-    """Remove a law from the device of this namespace that has it; its name, None without one."""
+    """Remove a law from its device in this namespace.
+
+    Return the name of the device; None if no device of the namespace has the law.
+    """
     name = devices.name_with(attached.program)
     if name is not None:
         remove(attached, name)

@@ -245,7 +245,7 @@ def first_preference(name: str) -> int:
     Raises
     ------
     ScenarioError
-        If there is none: a filter has the first one.
+        If a filter already has the first preference, so that none is before it.
     """
     preferences = [entry.preference for entry in filters(name, "egress")]
     preference = min([PREFERENCE, *(number - 1 for number in preferences)])
@@ -550,7 +550,7 @@ def is_there(attached: Attached, present: Installed) -> bool:
 
 
 def namespace_of(attached: Attached) -> Path | None:
-    """Return a file of the namespace in which a law was attached; None if there is no more."""
+    """Return a file of the namespace in which a law was attached; None if it has ended."""
     for path in namespaces.reachable():
         with suppress(OSError):
             if namespaces.inside(path, namespaces.cookie) == attached.namespace:

@@ -129,7 +129,7 @@ class LinkPlan:
         return [n for n, traffic in enumerate(self.point.traffic) if traffic.kind in SHORT]
 
     def sources(self, seed: int) -> list[Source]:
-        """Return the short transfers, whose starts count from the command's as the flows' do."""
+        """Return the short transfers; like flows, they start at times after the command's start."""
         return [
             _source(
                 self.point.traffic[number],

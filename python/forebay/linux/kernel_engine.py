@@ -449,7 +449,7 @@ class _Guests:
 
     @property
     def remarks(self) -> Mapping[Key, Sequence[Remark]]:
-        """Remarks on programs: one that failed, or that said what a reader should see."""
+        """Remarks on programs that failed, and messages of programs that concern the result."""
         return {run.key: run.remarks for run in self._runs if run.remarks}
 
     @property

@@ -58,7 +58,7 @@ class FlowError(RuntimeError):
 
 
 class ProgramError(RuntimeError):
-    """A program of the scenario does not exist, which another attempt cannot change."""
+    """A program of the scenario does not exist, so the run is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -394,7 +394,7 @@ def _default_warning(plan: LinkPlan, outcome: Outcome) -> list[Remark]:
         return []
     text = (
         f"the congestion control of programs is {default}, this machine's default, unless they "
-        "choose another; it hardly follows the law"
+        "choose another; it hardly reacts to marks and drops"
     )
     return [Remark("program", text)]
 

@@ -66,8 +66,8 @@ def congestion_warning(name: str) -> str:
     if not name or name in RESPONSIVE:
         return ""
     return (
-        f"the kernel's default congestion control is {name}, which hardly follows the law; let the "
-        "program choose reno or cubic"
+        f"the kernel's default congestion control is {name}, which hardly reacts to marks "
+        "and drops; let the program choose reno or cubic"
     )
 
 
@@ -162,7 +162,10 @@ class Direction(NamedTuple):
             f"Mbit/s in {in_figures(span_s)} s"
         )
         yield (
-            f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
+            f"queue {metrics['queue_mean_pkts']:.1f} packets (standard deviation "
+            f"{metrics['queue_std_pkts']:.1f})"
+        )
+        yield (
             f"link {100 * metrics['utilisation']:.1f} % used, {100 * metrics['drop_rate']:.2f} % "
             f"dropped, {100 * metrics['mark_rate']:.2f} % marked"
         )
@@ -396,7 +399,10 @@ class Outcome:
 
     def _warnings(self) -> Iterator[str]:
         if self.void:
-            yield f"Void: {'; '.join(self.void)}."
+            yield (
+                f"Void: {'; '.join(self.void)}. The numbers are not those of the link; repeat "
+                "the run with nothing else running."
+            )
         if self.changed:
             yield (
                 f"Changed by hand while it ran: {self.changed}. The metrics are over the whole "

@@ -213,7 +213,10 @@ def _questions(
 
 
 def _law(settings: Mapping[str, Any], *, up: bool) -> DirectionLaw | None:
-    """Return kind and parameters of a direction's own law; None without one, or a wrong one."""
+    """Return kind and parameters of the law that the settings give for a direction.
+
+    None if they give no law for it, or one that does not exist.
+    """
     end = UP if up else ""
     if up and not any(f"{key}{UP}" in settings for key in (AQM, SET)):
         return None

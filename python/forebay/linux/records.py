@@ -268,7 +268,7 @@ RULES: list[tuple[str, type | tuple[type, ...], Callable[[Any], bool], str]] = [
 
 
 def _validated(value: Any) -> Attached:
-    """Return the record that a JSON value is. Raises `RecordError`."""
+    """Return the record of a JSON value. Raises `RecordError` if it is damaged or too new."""
     if not isinstance(value, dict):
         raise RecordError("damaged: not a JSON object")
     version = value.pop("version", None)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +90,7 @@ def _show_verdict(console: Console, result: Design, *, explain: bool) -> None:
     """Print the verdict, a table and the warnings, and the explanation if it is asked for."""
     facts = _facts(result)
     for sentence in templates.paragraphs("design_summary.txt.j2", **facts):
-        console.print(sentence, markup=False)
+        console.print(words.wrapped(sentence, console.width), markup=False, soft_wrap=True)
     console.print()
     console.print(_table(result, _short_rows(result, result.sawtooth)))
     console.print()
@@ -103,7 +102,8 @@ def _show_verdict(console: Console, result: Design, *, explain: bool) -> None:
     if explain:
         console.print(_table(result, _rows(result, result.sawtooth)))
         console.print()
-        console.print(paragraph(result), markup=False)
+        text = words.wrapped(paragraph(result), console.width)
+        console.print(text, markup=False, soft_wrap=True)
         console.print()
 
 
@@ -143,8 +143,7 @@ def print_item(console: Console, text: str) -> None:
     text : str
         The paragraph.
     """
-    lines = textwrap.wrap(text, console.width, subsequent_indent="  ", break_on_hyphens=False)
-    console.print("\n".join(lines), markup=False)
+    console.print(words.wrapped(text, console.width, "  "), markup=False, soft_wrap=True)
 
 
 def print_commands(console: Console, heading: str, lines: Sequence[str]) -> None:
@@ -173,8 +172,8 @@ def _table(result: Design, rows: Iterable[tuple[str, ...]]) -> Table:
     table.add_column("")
     table.add_column("", justify="right")
     if result.sawtooth is not None:
-        table.columns[1].header = "as published"
-        table.add_column("sawtooth windows", justify="right")
+        table.columns[1].header = "published model"
+        table.add_column("sawtooth model", justify="right")
     for row in rows:
         table.add_row(*row)
     return table
@@ -325,12 +324,20 @@ def show_range(console: Console, result: RangeDesign) -> None:
     settling_s = max(loop.settling_s for loop in result.loops)
     verdict = (
         f"{title} is stable and robust at every corner of the range (sensitivity peak at most "
-        f"{peak:.2f}, limit {ROBUST_PEAK:g}); it settles within {settling_s:.2g} s."
+        f"{peak:.2f}; robust is at most {ROBUST_PEAK:g}); it settles within "
+        f"{words.in_figures(settling_s, 2)} s."
     )
-    console.print(verdict, markup=False)
+    console.print(words.wrapped(verdict, console.width), markup=False, soft_wrap=True)
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in ("rate", "RTT", "flows", "sensitivity\npeak", "settling\ntime", "own K_i,\nfactor"):
+    for head in (
+        "rate",
+        "RTT",
+        "flows",
+        "sensitivity\npeak",
+        "settling\ntime",
+        "K_i alone\n/ common",
+    ):
         table.add_column(head, justify="right", vertical="bottom")
     for corner, loop, own in zip(result.corners, result.loops, result.own, strict=True):
         table.add_row(
@@ -338,19 +345,26 @@ def show_range(console: Console, result: RangeDesign) -> None:
             corner.place.rtt,
             f"{corner.place.flows:g}",
             f"{loop.peak:.2f}",
-            f"{loop.settling_s:.2g} s",
-            f"{own.k_i / gains.k_i:.3g}",
+            f"{words.in_figures(loop.settling_s, 2)} s",
+            words.in_figures(own.k_i / gains.k_i),
         )
     console.print(table)
+    console.print()
+    print_item(
+        console,
+        f"K_p = {gains.k_p:.4g}, K_i = {gains.k_i:.4g}/s every {1e3 * gains.interval_s:.3g} ms: "
+        f"the largest K_i with a sensitivity peak of at most {ROBUST_PEAK:g} at every corner. The "
+        "last column is the largest K_i for one corner alone, divided by this one.",
+    )
     console.print()
     for line in result.left_out:
         print_item(console, f"warning: corner left out: {line}")
     if not result.suffices:
         print_item(
             console,
-            "warning: One set of gains is slow for this range: at some corners the integral gain "
-            f"could be more than {pi_stabilising_set.SLOW:g} times larger. Use a self-tuning law "
-            "of `forebay laws`, or set the gains by load and rate:",
+            "warning: One set of gains is slow for this range: for some corners alone, K_i could "
+            f"be more than {pi_stabilising_set.SLOW:g} times as large. Use a self-tuning law of "
+            "`forebay laws`, or the gains of the corner that is nearest to your link:",
         )
         for corner, own in zip(result.corners, result.own, strict=True):
             place = corner.place
@@ -359,11 +373,8 @@ def show_range(console: Console, result: RangeDesign) -> None:
                 + " ".join(f"{name}={value}" for name, value in result.written(own)),
                 markup=False,
             )
-    print_item(
-        console,
-        f"K_p = {gains.k_p:.4g}, K_i = {gains.k_i:.4g}/s every {1e3 * gains.interval_s:.3g} ms: "
-        f"the largest K_i with a sensitivity peak of at most {ROBUST_PEAK:g} at every corner.",
-    )
+    console.print()
+    console.print("The law for a scenario:")
     _show_law(console, result.law, result.params)
 
 

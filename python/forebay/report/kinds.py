@@ -275,8 +275,8 @@ KINDS = {
     "queue": Kind(
         over_time.queue,
         "Queue length over time{at}",
-        "Left: the backlog every {sample}, with the first seed. Right: how often each length "
-        "occurred {seen}.",
+        "Left: the backlog every {sample}, with the first seed. Right, on a wide page: how often "
+        "each length occurred {seen}.",
         every_link=True,
         more=over_time.about_queue,
     ),
@@ -284,7 +284,8 @@ KINDS = {
         over_time.loss,
         "Loss rate over time{at}",
         "Left: packets dropped of those that arrived, in every {interval}, with the first seed. "
-        "Right: how often each rate occurred {seen}. A wide spread means bursts of loss.",
+        "Right, on a wide page: how often each rate occurred {seen}. A wide spread means bursts "
+        "of loss.",
     ),
     "delay": Kind(
         delay,
@@ -313,7 +314,8 @@ KINDS = {
         over_time.windows,
         "Packets in flight over time",
         "Left: unacknowledged packets of an ftp flow every {sample}, the mean over all flows with "
-        "data to send, with the first seed. Right: how often each number occurred {seen}.",
+        "data to send, with the first seed. Right, on a wide page: how often each number "
+        "occurred {seen}.",
         over_time.shows_windows,
     ),
     "completion": Kind(

@@ -282,7 +282,10 @@ def _glance(result: Result) -> Iterator[PageFigure]:
         if not _is_quiet(result, i, 0):
             where = descriptions.point(point) or point.label if len(result.plan.points) > 1 else ""
             title = f"Queue{f', {where}' if where else ''}"
-            caption = "Means over short steps, with the first seed. The grey part is not measured."
+            caption = "Means over short steps, with the first seed."
+            start_s, end_s = point.measure_s
+            if start_s > 0 or end_s < point.duration_s:
+                caption += " The grey part is not measured."
             if len(over_time.distinct_targets(point, 0)) == 1:
                 caption += " The dashed line is the set-point."
             make = partial(over_time.glance, result, i, 0)

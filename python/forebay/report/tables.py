@@ -475,22 +475,34 @@ def results(console: Console, result: Result) -> None:
 
     warning_list = descriptions.warnings(result)
     for sentence in answers.answers(result):
-        console.print(Text(sentence))
+        console.print(Text(words.wrapped(sentence, console.width)), soft_wrap=True)
     console.print()
     if result.plan.title:
         console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
     show_traffic(console, result)
-    note = (
-        f"mean ± half of the 95 % confidence interval over {result.seeds} seeds; without ±, all "
-        "seeds gave the same value"
-        if result.seeds > 1
-        else "one seed, so no confidence interval; use for example --seeds 5"
-    )
-    console.print(Text(note, style="dim"))
+    console.print(Text(interval_note(result.seeds, "--seeds 5"), style="dim"))
     if warning_list:
         console.print()
     warnings(console, warning_list)
+
+
+def interval_note(seeds: int, option: str) -> str:
+    """Return a sentence on the intervals of a table.
+
+    Parameters
+    ----------
+    seeds : int
+        Number of seeds.
+    option : str
+        Option of the command that gives several seeds.
+    """
+    if seeds < 2:
+        return f"one seed, so no confidence interval; use for example {option}"
+    return (
+        f"mean ± half of the 95 % confidence interval over {seeds} seeds; without ±, all seeds "
+        "gave the same value"
+    )
 
 
 def show_traffic(console: Console, result: Result, title: str = "Results by traffic") -> None:
@@ -525,10 +537,8 @@ def warnings(console: Console, warning_list: Sequence[tuple[str, str]]) -> None:
         Pairs of a warning and a command.
     """
     for warning, command in warning_list:
-        lines = textwrap.wrap(
-            f"warning: {warning}", console.width, subsequent_indent="  ", break_on_hyphens=False
-        )
-        console.print(Text("\n".join(lines), style="yellow"))
+        text = words.wrapped(f"warning: {warning}", console.width, "  ")
+        console.print(Text(text, style="yellow"), soft_wrap=True)
         if command:
             console.print(Text("  To design the law for this link:"))
             for line in words.broken_command(command, console.width - 4):
@@ -557,5 +567,5 @@ def cost(result: Result) -> str:
     by = "" if engine.name == PACKETS.name else f", {engine.in_words}"
     return (
         f"{len(result.runs)} runs{by}, {packets / 1e6:.1f} million packets in "
-        f"{result.elapsed_s:.1f} s ({cpu_s:.1f} s of processor time)"
+        f"{result.elapsed_s:.1f} s ({words.in_figures(cpu_s, 2)} s of processor time)"
     )

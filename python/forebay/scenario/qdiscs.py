@@ -435,7 +435,7 @@ class _Reader:
             self._thresholds()
 
     def _thresholds(self) -> None:
-        """Add the thresholds that tc computes if a line of red omits them (`red_parse_opt`)."""
+        """Add RED's thresholds where the tc command omits them, as tc does (`red_parse_opt`)."""
         words = self.given
         size = {word: self._size(word, words.get(word, "0")) for word in ("limit", "min", "max")}
         largest = size["max"] or (size["min"] * 3 or size["limit"] // 4)

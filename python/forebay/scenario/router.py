@@ -412,7 +412,7 @@ def lines(
             device=device,
         )
     except ScenarioError as error:
-        yield f"# none with these parameters: {error}"
+        yield f"# Linux's qdisc does not take these parameters: {error}"
         return
     if router is not None:
         yield from router.tc

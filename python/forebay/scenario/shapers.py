@@ -70,7 +70,7 @@ class Shaper:
     holds_packet: bool
 
     def packets_bps(self, packet_bytes: int) -> float:
-        """Return the rate of IP packets of this size that it lets through."""
+        """Return the rate in bit/s at which the shaper passes IP packets of this size."""
         return self.counted_bps * packet_bytes / self.cost_bytes
 
 

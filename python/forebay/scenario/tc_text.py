@@ -341,7 +341,7 @@ def _shown(is_class: bool, kind: str, handle: str, words: list[str]) -> Statemen
 
 
 def _id(text: str) -> Id:
-    """Return the numbers of a handle or class, which are hexadecimal."""
+    """Return the major and minor number of a handle or class, which are hexadecimal."""
     major, _, minor = text.partition("[")[0].partition(":")
     try:
         return int(major or "0", 16), int(minor or "0", 16)

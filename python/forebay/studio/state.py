@@ -292,7 +292,7 @@ class State:
 
     @property
     def growth(self) -> str | None:
-        """Name of the flows' sender in theory; None if theory has no model of it."""
+        """Name of the window model of the flows in linear theory; None if there is none."""
         return registries.window_law(self.tcp, self.ecn)
 
     @property
@@ -462,7 +462,7 @@ class LawSettings:
     params : list of (name, value)
         The parameters.
     reason : str
-        Why the gains are not those of the design rule, although they should be; else empty.
+        Why the design rule failed, if it was asked for the gains; empty otherwise.
     notes : tuple of str
         Notes of the design.
     """

@@ -44,7 +44,7 @@ EVALUATIONS_OF_REGION = 40
 MOVED = 12
 #: The stages of a tuning, by what each counts.
 SEARCHES, SCREENING, MOVING, TEST, INSIDE = (
-    "searches", "screening runs", "set-point runs", "test runs", "runs inside",
+    "searches", "screening runs", "set-point runs", "test runs", "runs inside the range",
 )  # fmt: skip
 #: Name of a check's scenario in messages.
 FILE = "check.toml"

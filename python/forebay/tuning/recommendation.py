@@ -338,7 +338,7 @@ def _recommendation(tuning: Tuning) -> Findings:
             buffer_pkts=tuning.ranges.buffer_pkts,
         )
     )
-    if lines and slowest < fastest:
+    if slowest < fastest and any(not line.startswith("#") for line in lines):
         lines.append("# These rates are for the fastest link; replace them by those of your link.")
     return {
         "law": law.law,

@@ -87,11 +87,21 @@ _BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class RobustCorner(Corner):
-    """An operating point at its equilibrium, with the densities of its queue."""
+    """A corner of the range, with the spectra of the two disturbances that move its queue.
+
+    Attributes
+    ----------
+    flows : float
+        Number of flows.
+    queue_pkts : float
+        Queue at the equilibrium in packets.
+    noise, load : array of shape (n,)
+        Variance of the queue, without the law, in the band of each frequency, in packets squared:
+        by the random losses of TCP, and by changes of the load.
+    """
 
     flows: float
     queue_pkts: float
-    #: Density times the width of each frequency, without the law.
     noise: Floats
     load: Floats
 

@@ -169,7 +169,7 @@ def test_letters_of_the_output_are_explained(cli: Cli) -> None:
 def test_a_law_is_explained_with_its_defaults_and_neighbours(cli: Cli) -> None:
     said = " ".join(cli("explain", "codel").stdout.split())
     assert "defaults target=5ms, interval=100ms" in said
-    assert "near it fq-codel" in said
+    assert "similar laws fq-codel" in said
 
 
 def test_laws_are_a_line_each_and_whole_where_they_are_named(cli: Cli) -> None:

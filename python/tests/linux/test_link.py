@@ -865,7 +865,7 @@ def test_a_warning_names_the_congestion_control_of_a_sender(
 
 
 def test_what_is_not_seen_is_taken_for_the_default() -> None:
-    assert "is bbr, which hardly follows" in link_outcome.unresponsive_flows({}, 1, "bbr")
+    assert "is bbr, which hardly reacts" in link_outcome.unresponsive_flows({}, 1, "bbr")
     assert link_outcome.unresponsive_flows({}, 0, "bbr") == ""
     assert link_outcome.unresponsive_flows({"cubic": 1}, 2, "bbr") == ""
     assert "2 bbr;" in link_outcome.unresponsive_flows({"bbr": 2, "reno": 1}, 3, "reno")

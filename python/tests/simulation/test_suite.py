@@ -247,8 +247,8 @@ def test_a_law_that_leaves_the_link_idle_is_no_answer_to_long_waits() -> None:
 
 def test_a_law_without_every_seed_is_in_no_average() -> None:
     suite = _suite({"a": [0.01] * 5, "b": [0.02] * 5})
-    assert len(suite.whole()) == 1
+    assert len(suite.complete()) == 1
     del suite.cases[0].runs["b"][3]
-    assert suite.whole() == []
+    assert suite.complete() == []
     assert np.isnan(suite.average("a", "delay_mean_s").mean)
     assert advice.advice(suite) == []

@@ -56,5 +56,6 @@ def test_a_law_without_a_qdisc_has_no_lines() -> None:
         router.settings("red", [], **LINK)
     (why,) = router.lines("red", [], **LINK)
     assert why.startswith(
-        "# none with these parameters: red: gentle: true is not valid; expected false, "
+        "# Linux's qdisc does not take these parameters: red: gentle: true is not valid; "
+        "expected false, "
     )

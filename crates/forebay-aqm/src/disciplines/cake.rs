@@ -35,8 +35,8 @@ use tin::{FlowQueue, Set, Tin, QUEUES};
 use tins::{class_of, Share, Tins};
 
 params! {
-    /// A law judges each queue. The queues share the buffer: an arrival that overfills it has
-    /// packets dropped from the head of the longest queue.
+    /// The parameters of CAKE. Each flow queue has a law of its own, and all queues share the
+    /// buffer: if an arrival overfills it, packets are dropped from the head of the longest queue.
     pub struct CakeParams {
         /// Rate of CAKE's own shaper; with 0bit/s the link paces the packets, and a queue's quantum
         /// is that of a shaper of the link's rate.

@@ -15,8 +15,8 @@ use crate::discipline::{
 use crate::law::{Ecn, OtherQueues};
 
 params! {
-    /// The law judges the classic queue; its signals per packet, p_C, give those of the low
-    /// latency queue: k √p_C. Packets of ECT(1) and CE go to the latter.
+    /// The law decides on packets of the classic queue; its signals per packet, p_C, give those of
+    /// the low latency queue: k √p_C. Packets of ECT(1) and CE go to the latter.
     pub struct DualPi2Params {
         /// Coupling factor k (RFC 9332, section 2.1).
         coupling: f64 = 2.0, 0.1 => 100.0;

@@ -307,8 +307,8 @@ impl Tuner<Red> for Adaptation {
 
     /// ns-2.35 adapts at arrivals, and measures the interval from the last change, not from the
     /// last check: after a period within the band, the first change is immediate. It adapts just
-    /// before it judges the arrival, and this implementation just after: one packet per interval
-    /// sees the older max_p.
+    /// before it decides on the arrival, and this implementation just after: one packet per
+    /// interval sees the older max_p.
     fn arrival(&mut self, now: Time, red: &mut Red) {
         if now <= self.last_change + self.interval {
             return;

@@ -207,7 +207,7 @@ impl Cobalt {
         self.next = self.control(self.next, interval);
     }
 
-    /// Judges a departure by CoDel, then by BLUE (`cobalt_should_drop`).
+    /// Decides on a departure by CoDel, then by BLUE (`cobalt_should_drop`).
     #[inline]
     fn judge(&mut self, t: u64, times: Times, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         let sojourn = p.sojourn.as_nanos();
@@ -364,8 +364,8 @@ mod tests {
     use crate::laws::testing::{packet, probed, site, view};
     use forebay_units::Params;
 
-    /// Asserts that the law judges every packet of a vector as Linux's cake did. Returns the numbers
-    /// of marks and drops.
+    /// Asserts that the law decides on every packet of a vector as Linux's cake did. Returns the
+    /// numbers of marks and drops.
     fn replay(text: &'static str) -> (usize, usize) {
         let vector = Vector::read(text);
         let mut law = CobaltParams::defaults().build(&vector.site(), 0).unwrap();

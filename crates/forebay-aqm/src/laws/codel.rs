@@ -119,9 +119,11 @@ impl ConfiguredLaw for CodelParams {
         Some(self.target)
     }
 
-    /// With a target below the transmission time of a packet, CoDel signals whenever a packet waits
-    /// (RFC 8290 section 5.2.1), and the interval should be about the longest RTT (RFC 8289 section
-    /// 4.3). The factor 3/2 and the minimum interval of two targets are those of `cake_set_rate`.
+    /// Raises the target on a slow link, and the interval to the RTT on a long one. With a target
+    /// below the transmission time of a packet, CoDel would signal whenever a packet waits (RFC
+    /// 8290 section 5.2.1); the interval should be about the longest RTT (RFC 8289 section 4.3).
+    /// The target is at least 3/2 of a transmission time and the interval at least two targets, as
+    /// in `cake_set_rate` of Linux.
     fn fitted(&self, rtt: Span, site: &Site) -> Vec<(&'static str, Value)> {
         let packet_s = 1.0 / site.rate.packets_per_sec(site.packet);
         let target_s = site.pkts(self.target) * packet_s;
@@ -306,7 +308,7 @@ impl Codel {
         self.next = self.control_law(t);
     }
 
-    /// Signals once more. After a drop, the next packet of the same departure is judged; a mark
+    /// Signals once more. After a drop, the next packet of the same departure is decided on; a mark
     /// ends the departure.
     fn signal_again(&mut self, now: Time, p: &PacketMeta, drops: u32) -> Verdict {
         let drops = drops + 1;
@@ -329,7 +331,7 @@ impl Codel {
         Verdict::Signal
     }
 
-    /// Judges one packet: one iteration of the loop in `deque` (RFC 8289 section 5.5).
+    /// Decides on one packet: one iteration of the loop in `deque` (RFC 8289 section 5.5).
     #[inline]
     fn judge(&mut self, now: Time, q: &QueueView, p: &PacketMeta) -> Verdict {
         let stays_above = self.stays_above(now, q, p);
@@ -417,8 +419,8 @@ mod tests {
     use forebay_units::cast::whole_u64;
     use forebay_units::Params;
 
-    /// Asserts that the law judges every packet of a vector as Linux's codel did, with the state
-    /// variables that codel reported. Returns the numbers of marks and drops.
+    /// Asserts that the law decides on every packet of a vector as Linux's codel did, with the
+    /// state variables that codel reported. Returns the numbers of marks and drops.
     fn replay(text: &'static str, ce_threshold: Span) -> (usize, usize) {
         let vector = Vector::read(text);
         let params = CodelParams {

@@ -88,7 +88,8 @@ impl ConfiguredLaw for EAvqParams {
     }
 }
 
-/// E-AVQ at a queue. It has no `intensity`, like AVQ: e-avq eq. (4) models the virtual queue only.
+/// E-AVQ at a queue. Like AVQ, it does not implement `intensity`, the expected number of signals
+/// per packet for the fluid model: equation (4) of the E-AVQ paper models the virtual queue only.
 struct EAvq {
     gamma: f64,
     window: Span,

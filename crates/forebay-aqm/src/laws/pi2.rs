@@ -260,7 +260,7 @@ impl Controller for Root {
         q.link_bytes() < self.least_backlog
     }
 
-    /// Judges an arrival. Two random draws below p' have the probability p'².
+    /// Decides on an arrival. Two random draws below p' have the probability p'².
     #[inline]
     fn judge(&mut self, q: &QueueView, p: &PacketMeta, root: f64, rng: &mut Rng) -> Verdict {
         if self.spares(q) {
@@ -366,9 +366,9 @@ mod tests {
         error: f64,
     }
 
-    /// Lets the law judge the packets of a vector, with the first update at this time. The queue is
-    /// the kernel's, and so are the packets that were dropped, so that p' follows from the law
-    /// alone. Linux judges departures; the law is asked then.
+    /// Lets the law decide on the packets of a vector, with the first update at this time. The
+    /// queue is the kernel's, and so are the packets that were dropped, so that p' follows from the
+    /// law alone. Linux decides at departures, and the law is asked then.
     fn replay(vector: &Vector, params: &Pi2Params, first_ns: u64, seed: u64) -> Replay {
         // The law changes p' an interval after its start.
         let start_ns = first_ns - params.interval.as_nanos();

@@ -193,8 +193,8 @@ impl<'a> Backlog<'a> {
     }
 }
 
-/// Lets a law that judges departures judge the packets of a vector, at the times at which the
-/// kernel judged them, and asserts that every packet has the fate that it had there. Calls
+/// Lets a law that decides at departures handle the packets of a vector, at the times at which the
+/// kernel handled them, and asserts that every packet has the fate that it had there. Calls
 /// `before` before each event.
 pub fn judge_departures(
     vector: &Vector,

@@ -152,15 +152,22 @@
       );
       bar.append(view);
       const keys = element("p", { class: "keys" });
+      // The caption of the first figure explains its lines, so that the table is on the first screen.
+      if (spec.name !== "glance") this.explain(keys);
+      if (spec.y.label) keys.prepend(element("span", { class: "upwards" }, `↑ ${spec.y.label}`));
+      if (keys.childNodes.length) bar.append(keys);
+      return bar;
+    }
+
+    // Adds what the lines and areas of the figure mean.
+    explain(keys) {
+      const { spec } = this;
       const targets = [...new Set(spec.panels.flatMap((panel) => panel.targets))];
       if (targets.length)
         keys.append(element("span", { class: "key-target" }), `set-point${targets.length === 1 ? ` ${text(targets[0])} ${spec.y.unit}` : " of the law"}`);
       if (spec.grey?.length) keys.append(element("span", { class: "key-grey" }), "not measured");
       if (spec.cut && spec.grey?.length) keys.append(element("span", { class: "key-cut" }), "peaks there may be cut off; zoom in to see them");
       if (spec.changes?.length) keys.append(element("span", { class: "key-change" }), spec.says.join("; "));
-      if (spec.y.label) keys.prepend(element("span", { class: "upwards" }, `↑ ${spec.y.label}`));
-      if (keys.childNodes.length) bar.append(keys);
-      return bar;
     }
 
     shown(panel) {
@@ -312,12 +319,12 @@
         parts.push(element("span", {}, square, `${series.label}: `, element("span", { class: "value" }, words)));
       };
       if (x === null) {
-        const what = this.isWhole() ? "measured" : "in view";
+        const what = this.isWhole() ? "measured part" : "visible part";
         if (spec.spread && panel.of === 1)
           for (const [series, values] of within(panel, shown, this.measured()).slice(0, 4)) {
             const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
             const sd = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length);
-            if (values.length) say(series, `mean ${text(+mean.toPrecision(3))}, SD ${text(+sd.toPrecision(2))} ${unit} ${what}`);
+            if (values.length) say(series, `mean ${text(+mean.toPrecision(3))}, SD ${text(+sd.toPrecision(2))} ${unit} (${what})`);
           }
         reading.replaceChildren(...parts);
         return;

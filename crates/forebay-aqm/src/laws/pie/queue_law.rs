@@ -26,8 +26,8 @@ pub struct Pie {
     params: PieParams,
     target: Target,
     // Times from here on are in ticks.
-    /// The gain on the distance from the target, in units of a probability of [`MAX_PROB`] per
-    /// tick.
+    /// The gain on the distance from the target: the change of the probability, in which
+    /// [`MAX_PROB`] is 1, for each tick of delay. A tick is the unit of Linux's clock.
     alpha: u64,
     /// The gain on the change of the delay, in the same unit.
     beta: u64,

@@ -15,9 +15,9 @@ struct Replay {
     highest: f64,
 }
 
-/// Lets the law judge the arrivals of a vector. The queue, and the packets that were signalled, are
-/// those of the kernel, so that the estimates of the delay and the probability follow from the law
-/// alone and must be equal to the kernel's after every update.
+/// Lets the law decide on the arrivals of a vector. The queue, and the packets that were signalled,
+/// are those of the kernel, so that the estimates of the delay and the probability follow from the
+/// law alone and must be equal to the kernel's after every update.
 fn replay(vector: &Vector, params: &PieParams, seed: u64) -> Replay {
     let mut law = Pie::new(params, &vector.site());
     let times = Vector::times(params.first_change.as_nanos(), params.interval.as_nanos());
@@ -76,8 +76,8 @@ fn replay(vector: &Vector, params: &PieParams, seed: u64) -> Replay {
     }
 }
 
-/// Asserts that the law follows a vector, and that the kernel signalled as often as the law expects.
-/// Returns the highest probability, and the numbers of marks and drops.
+/// Asserts that the law follows a vector, and that the kernel signalled as often as the law
+/// expects. Returns the highest probability, and the numbers of marks and drops.
 fn assert_like_linux(text: &'static str, params: PieParams) -> (f64, usize, usize) {
     let vector = Vector::read(text);
     let params = PieParams {
