@@ -117,8 +117,8 @@ impl Sweep {
             .collect()
     }
 
-    /// Returns the points of these rows as a plan, with the numbers of laws that ask for them at
-    /// each.
+    /// Returns the points of these rows as a plan, with the gains of the laws that are designed at
+    /// each point.
     #[pyo3(signature = (rows, gains=Vec::new()))]
     fn plan(&self, py: Python, rows: Vec<Row>, gains: Vec<PointGains>) -> PyResult<Plan> {
         plan_of_rows(py, &self.reading, rows, gains)

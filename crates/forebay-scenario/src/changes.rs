@@ -26,7 +26,7 @@ pub const LINK: &[&str] = &["rate", "delay", "buffer"];
 /// Returns the keys that `set` may change, in words.
 pub fn changeable() -> String {
     let mut all: Vec<String> = LINK.iter().map(|key| format!("bottleneck.{key}")).collect();
-    all.push("the same keys of link.N".into());
+    all.push("link.N.rate, link.N.delay, link.N.buffer".into());
     all.push("traffic.N.flows".into());
     all.join(", ")
 }

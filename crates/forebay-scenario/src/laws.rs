@@ -281,7 +281,7 @@ pub fn read(
         match (draft.gains, designed) {
             (Gains::Auto, Some(designed)) => draft.add(designed),
             (Gains::Auto, None) if runs => {
-                let expected = "\"paper\", or gains that the caller has designed";
+                let expected = "\"paper\", or a command that designs gains";
                 return Err(section.fault(GAINS, "\"auto\"", expected));
             }
             _ => {}
@@ -359,7 +359,7 @@ impl Draft {
     }
 }
 
-/// Builds a law once on every queue that it acts on: those that have no law of their own.
+/// Checks that a law fits every queue on which it acts, which are those without a law of their own.
 fn check_fit(section: &Section, choice: &LawChoice, scenario: &Scenario) -> Result<(), Fault> {
     for site in scenario.tested_queues() {
         let fits = choice.aqm().check(&site);

@@ -44,8 +44,8 @@ params! {
     pub struct WholeLinkOptions {
         /// Mark ECN-capable packets instead of dropping them.
         ecn: bool = true;
-        /// Numbers of a law that are not set: auto designs them for this link, paper has the
-        /// defaults of `forebay laws`.
+        /// Source of the gains that are not set: auto designs them for this link, paper takes the
+        /// defaults that `forebay laws` lists.
         gains: Gains = Gains::Auto;
         /// Long-lived TCP flows to design for, such as 10 or 4..40; what is assumed without it is
         /// shown.

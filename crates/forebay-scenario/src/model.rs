@@ -113,8 +113,8 @@ pub struct Traffic {
     pub header: Bytes,
     /// The links that its data crosses, by number, in order. ACKs take the same way back.
     pub path: Vec<usize>,
-    /// Propagation time both ways, access links and path together; flows (or pairs) take the
-    /// list in turn.
+    /// Round-trip propagation times, access links included; flows (or pairs of hosts) take the
+    /// values of the list in turn.
     pub rtts: Vec<Span>,
     /// Rate of the access links at both ends.
     pub access: Rate,

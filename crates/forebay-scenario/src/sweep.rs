@@ -533,7 +533,7 @@ fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
         let expected = "a key whose value may differ between points";
         return Err(ParamError::stated(
             name,
-            "the key names the experiment",
+            "a sweep cannot vary this key",
             expected,
         ));
     }

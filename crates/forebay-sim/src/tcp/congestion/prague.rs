@@ -1,6 +1,7 @@
 //! Prague (draft-briscoe-iccrg-prague-congestion-control-04): DCTCP's response to marks, made
 //! suitable for the Internet with L4S (RFC 9330). It is paced, grows also while it responds to
-//! marks, and below a round-trip time of 25 ms gets the rate of a flow with 25 ms.
+//! marks, and below a round-trip time of 25 ms gets the rate of a flow with 25 ms. Sections that
+//! comments name are those of the draft.
 
 use forebay_units::cast::whole_u32;
 use forebay_units::{Span, Time};
@@ -159,8 +160,8 @@ impl CongestionControl for Prague {
         self.window.cwnd += unmarked * share * share / self.window.cwnd;
     }
 
-    /// Halves the window for a loss. A reduction for marks in this round trip is part of the
-    /// halving (section 2.4.3).
+    /// Halves the window for a loss. If marks have reduced the window in this round trip, the loss
+    /// reduces it only by what is missing to one half (section 2.4.3).
     fn on_congestion_event(&mut self, event: &CongestionEvent) -> f64 {
         let taken = match event.indication {
             Indication::Loss => std::mem::replace(&mut self.reduced_to, 1.0).max(0.5),
