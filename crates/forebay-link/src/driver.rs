@@ -689,15 +689,16 @@ impl Commands<'_, '_> {
     }
 }
 
-/// The files that end a sleep, each at a fixed place.
+/// The descriptors that end a sleep, each at a fixed index.
 struct Polled([libc::pollfd; 6]);
 
 impl Polled {
-    /// The place of the signals. The places before it are those of the two devices.
+    /// The index of the signals' descriptor; the two devices come before it.
     const SIGNALS: usize = 2;
-    /// The places of the client's command and of the server, which are readable when they end.
+    /// The indices of the client's and the server's processes, whose descriptors become readable
+    /// when they end.
     const COMMANDS: [usize; 2] = [3, 4];
-    /// The place of [`Watchers::stop`].
+    /// The index of [`Watchers::stop`].
     const STOP: usize = 5;
 
     fn new(

@@ -195,7 +195,7 @@ def _design_range(
     interval = overrides.pop("interval", None)
     for key in overrides:
         raise ScenarioError(
-            f'--set: "{key}" cannot be combined with a range; expected target or interval'
+            f'--set: "{key}" cannot be combined with a range; only "target" and "interval" can'
         )
     few, many = (_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows))
     rates, rtts = range_ends("--rate", rate), range_ends("--rtt", rtt)

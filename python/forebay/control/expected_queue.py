@@ -244,12 +244,13 @@ def can_step(t: Terms, rtt_s: float) -> bool:
 def saturated_moments(
     t: Terms, rtt_s: float, p0: float, rest_pkts: float, intensity: float
 ) -> QueueMoments:
-    """Return the moments of a law that integrates, stepped in time with its probability clipped.
+    """Return the moments of the queue under a law that integrates and whose probability is clipped.
 
-    p is its last value plus a change, and never below zero. The integral does not continue below
-    zero, so the loop responds less to a short queue than one whose output alone is clipped,
-    and the mean queue falls below the set-point. A balance of Gaussians does not have this memory.
-    The equations are therefore stepped for many queues at once. The random numbers are always the
+    Each probability is the last one plus a change, and never below zero. So the integral does not
+    continue below zero: the loop responds less to a short queue than one whose output alone is
+    clipped, and the mean queue falls below the set-point. The closed form for Gaussian queues
+    cannot express that the clipped value is kept, so the equations are stepped in time for many
+    queues at once. The random numbers are always the
     same, so a loop always has the same result.
 
     Parameters

@@ -252,9 +252,12 @@ class Outcome:
         return "; ".join([*texts[:MOST_CHANGES], *([f"{omitted} more"] if omitted > 0 else [])])
 
     def result(self) -> Result:
-        """Return tables, figures and report; the directions are its points.
+        """Return the result of the run, in which each direction of the link is a point.
 
-        Raises `ScenarioError` where the run ended before anything was measured.
+        Raises
+        ------
+        ScenarioError
+            If the run ended before anything was measured.
         """
         from forebay.experiment.result import Result
 

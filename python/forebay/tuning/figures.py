@@ -104,7 +104,9 @@ def trade(screened: Sequence[Checked], chosen: Checked | None, goal: Goal, best:
 
 @styled
 def points(tested: Sequence[Checked], where: Sequence[OperatingPoint], reference: str) -> Plot:
-    """Draw the deviation of the delay at each point: the choice, its prediction, and other laws.
+    """Draw by how much the delay misses its target at each point, measured and predicted.
+
+    The chosen law has its measurement and its prediction, and every other law its measurement.
 
     Parameters
     ----------
