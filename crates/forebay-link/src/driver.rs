@@ -666,14 +666,14 @@ impl Commands<'_, '_> {
                 None => {}
             }
         }
-        for (place, (running, ended)) in Polled::COMMANDS
+        for (index, (running, ended)) in Polled::COMMANDS
             .into_iter()
             .zip(self.running.iter_mut().zip(&mut *self.ended))
         {
             let how = running.as_mut().and_then(Running::ended);
             if how.is_some() {
                 *ended = how;
-                polled.leave_out(place);
+                polled.leave_out(index);
             }
         }
         if polled.is_ready(Polled::STOP) {
@@ -734,14 +734,14 @@ impl Polled {
             .any(|entry| entry.revents != 0)
     }
 
-    /// Returns whether the file at `place` was ready at the last wait.
-    fn is_ready(&self, place: usize) -> bool {
-        self.0[place].revents != 0
+    /// Returns whether the descriptor at `index` was ready at the last wait.
+    fn is_ready(&self, index: usize) -> bool {
+        self.0[index].revents != 0
     }
 
-    /// Ignores the file at `place` from now on.
-    fn leave_out(&mut self, place: usize) {
-        (self.0[place].fd, self.0[place].revents) = (-1, 0);
+    /// Ignores the descriptor at `index` from now on.
+    fn leave_out(&mut self, index: usize) {
+        (self.0[index].fd, self.0[index].revents) = (-1, 0);
     }
 
     /// Sleeps until a file is readable, a signal comes, or `time` has passed.
