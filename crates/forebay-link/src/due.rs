@@ -15,7 +15,7 @@ pub struct Due {
     pub segments: u16,
     /// True if the queue marked the segments with CE.
     pub marked: bool,
-    /// Bits that the link sent after the release before this one, up to the end of this one.
+    /// Bits that the link sent between the end of the previous release and the end of this one.
     pub link_bits: u64,
     /// True if the link was idle before, so the time since the release before says nothing
     /// about its rate.

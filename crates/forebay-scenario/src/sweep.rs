@@ -13,7 +13,8 @@ use crate::tree::{Data, Entry, Node};
 /// Key of `[sweep]` that says how ranges without steps are sampled.
 pub const POINTS: &str = "points";
 
-/// Most points of one experiment; a study makes its points in parts.
+/// Largest number of points that are resolved at once. `forebay study`, which may have more, takes
+/// them in parts of at most this size.
 const MOST_POINTS: usize = 10_000;
 /// Most points of a sample.
 const MOST_SAMPLES: usize = 1 << 20;

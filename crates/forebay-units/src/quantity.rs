@@ -391,10 +391,10 @@ impl Span {
     /// # Errors
     /// If the text is not a time with its unit. The error describes those that are.
     pub fn parse(text: &str) -> Result<Span, Expected> {
-        scaled(text, TIMES)
-            .and_then(whole)
+        let value = scaled(text, TIMES).ok_or(Self::EXPECTED)?;
+        whole(value)
             .map(Span)
-            .ok_or_else(|| Self::EXPECTED.into())
+            .ok_or_else(|| "a time from 0s to 2500000h".into())
     }
 }
 
@@ -408,10 +408,10 @@ impl Rate {
     /// # Errors
     /// If the text is not a rate with its unit. The error describes those that are.
     pub fn parse(text: &str) -> Result<Rate, Expected> {
-        scaled(text, RATES)
-            .and_then(whole)
+        let value = scaled(text, RATES).ok_or(Self::EXPECTED)?;
+        whole(value)
             .map(Rate)
-            .ok_or_else(|| Self::EXPECTED.into())
+            .ok_or_else(|| "a rate from 0bit/s to 9000000Tbit/s".into())
     }
 }
 
@@ -425,10 +425,10 @@ impl Bytes {
     /// # Errors
     /// If the text is not a size with its unit. The error describes those that are.
     pub fn parse(text: &str) -> Result<Bytes, Expected> {
-        scaled(text, SIZES)
-            .and_then(whole)
+        let value = scaled(text, SIZES).ok_or(Self::EXPECTED)?;
+        whole(value)
             .map(Bytes)
-            .ok_or_else(|| Self::EXPECTED.into())
+            .ok_or_else(|| "a size from 0B to 8000000000GiB".into())
     }
 }
 

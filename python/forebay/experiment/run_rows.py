@@ -129,7 +129,10 @@ def configs(
 
 
 def _in_python(law: LawInfo) -> str | None:
-    """Return a text that identifies a law in Python: `source` holds a hash of its file."""
+    """Return a text that identifies a law written in Python; None for a law of the registry.
+
+    The law's `source` has a hash of its file.
+    """
     identity = [__version__, law.source, law.params, law.queue, law.target_pkts]
     return json.dumps(identity) if law.source else None
 

@@ -245,7 +245,7 @@ def _plan_law(attached: Attached, target: Device, twin: LawTwin, notes: list[str
 
 
 def _rate_notes(attached: Attached) -> list[str]:
-    """Return a note on the shaper's own rate, where it is not the rate of IP packets."""
+    """Return a note on the shaper's rate if it differs from that of IP packets by their headers."""
     counted_bps = shaper_bps(attached)
     if "shaper" not in attached.made or counted_bps == attached.rate_bps:
         return []

@@ -1,4 +1,5 @@
-//! The registry of senders, and the engine's interface to the senders of one traffic.
+//! The registry of senders, and the engine's interface to the senders of one `[[traffic]]` of a
+//! scenario.
 
 use forebay_units::Time;
 
