@@ -411,6 +411,7 @@ fn leaf_of(head: Head) -> usize {
 mod tests {
     use super::*;
     use forebay_units::Rng;
+    use std::cell::Cell;
 
     /// Pushes and pops alternately, and compares the queue with a list of the pending events.
     fn check(late: usize, prompt: usize) {
@@ -463,20 +464,29 @@ mod tests {
         waiting: &mut Vec<(Time, u32)>,
         mut now: Time,
     ) -> Time {
-        let (mut count, end) = (0, now + Span::from_micros(5));
+        let last = now + Span::from_micros(5);
+        let (mut count, end) = (0, Cell::new(now + Span::from_micros(2)));
         let each = |waiting: &mut &mut Vec<(Time, u32)>, time, event: &u32| {
             assert_eq!(Some(time), waiting.iter().map(|(time, _)| *time).min());
             waiting.retain(|(_, other)| other != event);
             now = time;
             count += 1;
             if count < 50 {
-                end
+                end.get()
             } else {
                 Time::ZERO
             }
         };
-        events.take_before(end, &mut &mut *waiting, each, |_, end| end, |_, _| {});
-        assert!(count == 50 || waiting.iter().all(|(time, _)| *time >= end));
+        let extend = |waiting: &mut &mut Vec<(Time, u32)>, before| {
+            if before == Time::ZERO {
+                return before;
+            }
+            assert!(waiting.iter().all(|(time, _)| *time >= before));
+            end.set(last);
+            last
+        };
+        events.take_before(end.get(), &mut &mut *waiting, each, extend, |_, _| {});
+        assert!(count == 50 || waiting.iter().all(|(time, _)| *time >= end.get()));
         now
     }
 
