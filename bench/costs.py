@@ -142,7 +142,7 @@ BOUNDS = [
     Bound(Case("pi2", "pi2"), RED, 1.2),
     Bound(Case("dualpi2", "dualpi2"), RED, 1.5),
     Bound(Case("fq-codel, 1000 flows", "fq-codel", flows=1000), CODEL_1000, 1.6),
-    Bound(Case("cake, 1000 flows", "cake", flows=1000), CODEL_1000, 2.4),
+    Bound(Case("cake, 1000 flows", "cake", flows=1000), CODEL_1000, 2.45),
     Bound(Case("bbr, 10 flows", "droptail", flows=10, tcp="bbr", buffer_pkts=LARGE_BUFFER_PKTS),
           CUBIC, 1.7),
     Bound(Case("prague, 10 flows", "dualpi2", flows=10, tcp="prague"), CUBIC, 2.05),

@@ -129,7 +129,9 @@ impl<P: Packet> Band<P> {
             view.idle_since = None;
             view.bytes += u64::from(bytes);
             view.packets += 1;
-            view.head_since = view.head_since.or(Some(now));
+            if view.head_since.is_none() {
+                view.head_since = Some(now);
+            }
         } else {
             self.stay_idle(now);
         }

@@ -212,8 +212,10 @@ impl<T: Topology> PacketEngine<T> {
             } else if first > until {
                 break;
             } else {
-                self.handle_single(first);
-                self.hosts.agenda.refresh();
+                if !(T::LOOKS_AHEAD && self.hosts.take_timer_alarm()) {
+                    self.handle_single(first);
+                    self.hosts.agenda.refresh();
+                }
                 since_watch += 1;
             }
             if since_watch == WATCH_EVERY {
@@ -372,16 +374,7 @@ impl<T: Topology> PacketEngine<T> {
             Some(Alarm::Coming(class)) => hosts.take_coming(class),
             None => {}
         }
-        let network = &hosts.network;
-        let fetches = network.fetches();
-        let next = hosts.alarms.peek_and(|alarms| {
-            for entry in alarms.iter().filter(|_| fetches) {
-                if let Alarm::Retransmit(flow) = entry.event {
-                    network.prefetch_sender(flow);
-                }
-            }
-        });
-        hosts.agenda.alarm = next.map_or(Time::NEVER, |entry| entry.time);
+        hosts.find_next_alarm();
     }
 
     /// Returns the time of the next tick of a law.

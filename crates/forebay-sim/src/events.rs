@@ -186,12 +186,16 @@ impl<E: Copy, T: Copy> EventQueue<E, T> {
     /// `each` gets the context, the time and the event. It cannot reach the queue, so that heads are
     /// compared once for a run of events from one line. After each run, `fetch` gets as many later
     /// events whose memory is worth fetching.
+    ///
+    /// When the next event is not before `before`, `extend` gets this time. It may process what is due
+    /// then and return a later time, up to which events are taken; otherwise it returns the same.
     #[inline(always)]
     pub fn take_before<C>(
         &mut self,
         mut before: Time,
         context: &mut C,
         mut each: impl FnMut(&mut C, Time, &E) -> Time,
+        mut extend: impl FnMut(&mut C, Time) -> Time,
         fetch: impl Fn(&C, &E),
     ) {
         while self.next_time() < before {
@@ -215,7 +219,16 @@ impl<E: Copy, T: Copy> EventQueue<E, T> {
             // There is one call of `each` for all events, so that it is compiled into this loop.
             while let [entry, others_of_run @ ..] = rest {
                 if entry.time >= limit {
-                    break;
+                    if others < before {
+                        break;
+                    }
+                    let extended = extend(context, before);
+                    if extended <= before {
+                        break;
+                    }
+                    before = extended;
+                    limit = before.min(others);
+                    continue;
                 }
                 before = each(context, entry.time, &entry.event.event);
                 limit = before.min(others);
@@ -398,6 +411,7 @@ fn leaf_of(head: Head) -> usize {
 mod tests {
     use super::*;
     use forebay_units::Rng;
+    use std::cell::Cell;
 
     /// Pushes and pops alternately, and compares the queue with a list of the pending events.
     fn check(late: usize, prompt: usize) {
@@ -450,20 +464,29 @@ mod tests {
         waiting: &mut Vec<(Time, u32)>,
         mut now: Time,
     ) -> Time {
-        let (mut count, end) = (0, now + Span::from_micros(5));
+        let last = now + Span::from_micros(5);
+        let (mut count, end) = (0, Cell::new(now + Span::from_micros(2)));
         let each = |waiting: &mut &mut Vec<(Time, u32)>, time, event: &u32| {
             assert_eq!(Some(time), waiting.iter().map(|(time, _)| *time).min());
             waiting.retain(|(_, other)| other != event);
             now = time;
             count += 1;
             if count < 50 {
-                end
+                end.get()
             } else {
                 Time::ZERO
             }
         };
-        events.take_before(end, &mut &mut *waiting, each, |_, _| {});
-        assert!(count == 50 || waiting.iter().all(|(time, _)| *time >= end));
+        let extend = |waiting: &mut &mut Vec<(Time, u32)>, before| {
+            if before == Time::ZERO {
+                return before;
+            }
+            assert!(waiting.iter().all(|(time, _)| *time >= before));
+            end.set(last);
+            last
+        };
+        events.take_before(end.get(), &mut &mut *waiting, each, extend, |_, _| {});
+        assert!(count == 50 || waiting.iter().all(|(time, _)| *time >= end.get()));
         now
     }
 

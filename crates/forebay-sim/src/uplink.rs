@@ -138,7 +138,8 @@ pub mod testing {
                 });
                 end
             };
-            self.arrivals.take_before(end, &mut sent, each, |_, _| {});
+            self.arrivals
+                .take_before(end, &mut sent, each, |_, end| end, |_, _| {});
             sent
         }
     }

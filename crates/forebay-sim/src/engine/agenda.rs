@@ -52,6 +52,14 @@ impl Agenda {
             .min(self.alarm.min(self.over))
     }
 
+    /// Returns the earliest of all times except that of the alarms.
+    #[inline(always)]
+    pub fn first_besides_alarms(&self) -> Time {
+        (self.change.min(self.tick))
+            .min(self.links.min(self.line_back))
+            .min(self.sample.min(self.over))
+    }
+
     /// Returns the earliest of all times except the end of the run.
     #[inline(always)]
     pub fn first_besides_the_end(&self) -> Time {

@@ -134,7 +134,8 @@ impl Topology for Dumbbell {
             }
             arrivals_before
         };
-        arrivals.take_before(arrivals_before, &mut far_end, arrive, FarEnd::prefetch);
+        let end = |_: &mut FarEnd, before| before;
+        arrivals.take_before(arrivals_before, &mut far_end, arrive, end, FarEnd::prefetch);
         while port.due() < links_before {
             send_next(port, back, &mut far_end);
         }
@@ -167,7 +168,7 @@ impl Topology for Dumbbell {
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32 {
         match self.back.in_order {
             Some(access) => self.take_acks_in_order(access, hosts, most),
-            None => take_acks(&mut self.acks, hosts, most),
+            None => take_acks(&mut self.acks, hosts, most, Dumbbell::LOOKS_AHEAD),
         }
     }
 
@@ -207,7 +208,8 @@ impl Dumbbell {
             acks.push_on(usize::from(pair.class), at, *ack, ());
             before
         };
-        returning.take_before(before, &mut hosts.network, cross, |network, ack| {
+        let end = |_: &mut NetworkState, before| before;
+        returning.take_before(before, &mut hosts.network, cross, end, |network, ack| {
             prefetch(network.pair_of(ack.flow()));
         });
         hosts.agenda.line_back = self.back.next_deadline();
@@ -217,32 +219,50 @@ impl Dumbbell {
     /// reaches its sender `access` after it has left the line.
     #[inline(always)]
     fn take_acks_in_order(&mut self, access: Span, hosts: &mut Hosts, most: u32) -> u32 {
+        /// The state that delivered ACKs change.
+        struct Delivery<'a> {
+            hosts: &'a mut Hosts,
+            line_back: &'a mut LineBack,
+            /// Number of ACKs that may still be delivered.
+            left: u32,
+        }
         let Dumbbell {
             line_back, back, ..
         } = self;
-        let mut taken = 0;
         // The time from an ACK's arrival at the line, if the line is free, to its sender.
         let across = line_back.wire.ack + line_back.wire.delay + access;
-        let reaching_before = |line_back: &LineBack, before: Time| {
-            let before = before - across;
-            match line_back.free < before {
+        let mut delivery = Delivery {
+            hosts,
+            line_back,
+            left: most,
+        };
+        // ACKs that arrive at the line before this time reach their senders before the first time
+        // of the agenda.
+        let before = |delivery: &Delivery| {
+            let before = delivery.hosts.agenda.first - across;
+            match delivery.line_back.free < before && delivery.left > 0 {
                 true => before,
                 false => Time::ZERO,
             }
         };
-        let before = reaching_before(line_back, hosts.agenda.first);
-        let each = |hosts: &mut Hosts, reaches, ack: &PackedPacket| {
-            let now = line_back.pass_ack_steadily(reaches) + access;
-            hosts.take_ack(now, ack);
-            taken += 1;
-            match taken < most {
-                true => reaching_before(line_back, hosts.agenda.first),
-                false => Time::ZERO,
-            }
+        let each = |delivery: &mut Delivery, reaches, ack: &PackedPacket| {
+            let now = delivery.line_back.pass_ack_steadily(reaches) + access;
+            delivery.hosts.take_ack(now, ack);
+            delivery.left -= 1;
+            before(delivery)
         };
+        let extend = |delivery: &mut Delivery, end| match delivery.left > 0
+            && delivery.hosts.take_timer_alarm()
+        {
+            true => before(delivery),
+            false => end,
+        };
+        let first = before(&delivery);
         back.returning
-            .take_before(before, hosts, each, Hosts::prefetch_for_ack);
-        taken
+            .take_before(first, &mut delivery, each, extend, |delivery, ack| {
+                delivery.hosts.prefetch_for_ack(ack)
+            });
+        most - delivery.left
     }
 }
 

@@ -7,7 +7,7 @@ use forebay_units::{Span, Time};
 
 use super::agenda::Agenda;
 use crate::blocks::BlockStore;
-use crate::calendar::Calendar;
+use crate::calendar::{Calendar, Entry};
 use crate::events::EventQueue;
 use crate::external::PendingOutcomes;
 use crate::ids::{FlowId, StationId};
@@ -243,7 +243,32 @@ impl Hosts {
         });
     }
 
+    /// Handles the first entry of the agenda if it is the alarm of a retransmission timer and nothing
+    /// else is due at its time. Returns false for other entries.
+    ///
+    /// The links need not catch up for such an alarm if they may lag behind the clock.
+    #[inline(never)]
+    pub fn take_timer_alarm(&mut self) -> bool {
+        let now = self.agenda.first;
+        let Some(Entry {
+            event: Alarm::Retransmit(flow),
+            ..
+        }) = self.alarms.front().first().copied()
+        else {
+            return false;
+        };
+        if self.agenda.first_besides_alarms() <= now {
+            return false;
+        }
+        self.alarms.pop_front(1);
+        self.check_timer(now, flow);
+        self.find_next_alarm();
+        self.agenda.refresh();
+        true
+    }
+
     /// Lets the flow's sender check its retransmission timer.
+    #[inline]
     pub fn check_timer(&mut self, now: Time, flow: FlowId) {
         let (class, sender) = self.network.class_of(flow);
         let early = (class.tcp.as_mut()).and_then(|tcp| tcp.senders.early_timer(sender, now));
@@ -257,6 +282,21 @@ impl Hosts {
         self.step(now, flow, |senders, index, step| {
             senders.on_timer(index, step)
         });
+    }
+
+    /// Finds the time of the first alarm.
+    #[inline(always)]
+    pub fn find_next_alarm(&mut self) {
+        let network = &self.network;
+        let fetches = network.fetches();
+        let next = self.alarms.peek_and(|alarms| {
+            for entry in alarms.iter().filter(|_| fetches) {
+                if let Alarm::Retransmit(flow) = entry.event {
+                    network.prefetch_sender(flow);
+                }
+            }
+        });
+        self.agenda.alarm = next.map_or(Time::NEVER, |entry| entry.time);
     }
 
     /// Lets the flow's sender send packets that pacing held back.
@@ -350,19 +390,32 @@ impl Hosts {
 }
 
 /// Delivers at most `most` ACKs to their senders, while they arrive before the first time of the
-/// agenda. At least one must be due. Returns their number.
-pub fn take_acks(acks: &mut EventQueue<PackedPacket>, hosts: &mut Hosts, most: u32) -> u32 {
-    let mut taken = 0;
+/// agenda. At least one must be due. Returns their number. If `with_timers` is true, it also handles
+/// alarms of retransmission timers between ACKs.
+pub fn take_acks(
+    acks: &mut EventQueue<PackedPacket>,
+    hosts: &mut Hosts,
+    most: u32,
+    with_timers: bool,
+) -> u32 {
+    let mut left = most;
     let each = |hosts: &mut Hosts, now, ack: &PackedPacket| {
         hosts.take_ack(now, ack);
-        taken += 1;
-        match taken < most {
-            true => hosts.agenda.first,
-            false => Time::ZERO,
+        left -= 1;
+        match left {
+            0 => Time::ZERO,
+            _ => hosts.agenda.first,
         }
     };
-    acks.take_before(hosts.agenda.first, hosts, each, Hosts::prefetch_for_ack);
-    taken
+    let extend =
+        |hosts: &mut Hosts, end| match with_timers && end != Time::ZERO && hosts.take_timer_alarm()
+        {
+            true => hosts.agenda.first,
+            false => end,
+        };
+    let first = hosts.agenda.first;
+    acks.take_before(first, hosts, each, extend, Hosts::prefetch_for_ack);
+    most - left
 }
 
 /// Returns the ACK that the receiver sends at `now`, behind its access link. `usual` is the template

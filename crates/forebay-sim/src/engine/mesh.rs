@@ -112,7 +112,7 @@ impl Topology for Mesh {
     }
 
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32 {
-        take_acks(&mut self.acks, hosts, most)
+        take_acks(&mut self.acks, hosts, most, Mesh::LOOKS_AHEAD)
     }
 
     fn enter_way_back(&mut self, hosts: &mut Hosts, returning: Returning) {
