@@ -72,7 +72,9 @@ def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
         "design map tune identify figure",
         "link validate attach detach kernel guest doctor",
     ]
-    assert commands == [name for panel in panels for name in panel.split()]
+    assert commands == [name for panel in panels for name in panel.split()], (
+        "a command of COMMANDS in python/forebay/cli/app.py must be in `panels` of this test, too"
+    )
 
 
 def test_laws_as_json(cli: Cli) -> None:
