@@ -194,7 +194,7 @@ def test_run_as_json(cli: Cli, scenario: Path) -> None:
     for line in lines:
         assert list(line) == ["law", "point", "seed", "engine", "metrics", "costs"]
         metrics = line["metrics"]
-        assert list(metrics) == METRICS
+        assert list(metrics) == METRICS, "a new metric must be in METRICS of this test"
         # DropTail has no set-point: NaN, which JSON has not.
         assert (metrics["qacd_pkts"] is None) == (line["law"] == "droptail")
         assert 0 < metrics["utilisation"] <= 1.01
