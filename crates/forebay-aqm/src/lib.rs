@@ -52,6 +52,31 @@
 //! # }
 //! ```
 //!
+//! CoDel keeps no clock. A law that does, such as PIE, changes its probability only when it is
+//! called: [`poll_timeout`](Discipline::poll_timeout) returns the time at which the queue needs its
+//! next call of [`handle_timeout`](Discipline::handle_timeout). A late call makes up for the missed
+//! ticks, so that it is enough to compare this time with the present before each packet:
+//!
+//! ```
+//! # use forebay_aqm::units::{Buffer, Bytes, ParamError, QueueSite, Rate, Time};
+//! # use forebay_aqm::{laws, Aqm, HeldPacket, Queue, QueueChoice};
+//! fn run_clocks(queue: &mut Queue<HeldPacket<u32>>, now: Time) {
+//!     if queue.poll_timeout().is_some_and(|due| due <= now) {
+//!         queue.handle_timeout(now);
+//!     }
+//! }
+//! # fn main() -> Result<(), ParamError> {
+//! # let pie = laws::find("pie").expect("a law of the registry").read(&[])?;
+//! # let (rate, buffer) = (Rate::from_bps(10_000_000), Buffer::Packets(2000));
+//! # let site = QueueSite { rate, buffer, packet: Bytes(1500), ecn: true };
+//! # let mut queue = Aqm::new(pie, QueueChoice::default()).build(&site, 1, "law")?;
+//! # let due = queue.poll_timeout().expect("PIE keeps a clock");
+//! # run_clocks(&mut queue, due);
+//! # assert!(queue.poll_timeout() > Some(due));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Where to start reading
 //!
 //! `law.rs` defines what a law is; `laws/pi.rs` is a short law with a linear model, a design rule

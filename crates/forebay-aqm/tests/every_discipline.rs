@@ -390,7 +390,12 @@ fn overtakes(queue: &QueueChoice) -> bool {
 fn with_a_queue_per_flow_a_short_flow_overtakes_a_long_one() {
     for spec in DISCIPLINES {
         let queue = QueueChoice::with_defaults(spec);
-        assert_eq!(queue.is_per_flow(), overtakes(&queue), "{}", spec.kind);
+        assert_eq!(
+            queue.is_per_flow(),
+            overtakes(&queue),
+            "{}: `per_flow` must be true exactly if a short flow overtakes a long one",
+            spec.kind
+        );
     }
     let with = |kind: &str, key: &str, value: Value| {
         QueueChoice::new(find(kind).unwrap(), vec![(key.to_owned(), value)]).unwrap()
@@ -406,10 +411,14 @@ fn with_a_queue_per_flow_a_short_flow_overtakes_a_long_one() {
 #[test]
 fn parameters_are_described_and_round_trip() {
     for (i, spec) in DISCIPLINES.iter().enumerate() {
-        assert!(!spec.title.is_empty() && !spec.source.is_empty());
+        assert!(
+            !spec.title.is_empty() && !spec.source.is_empty(),
+            "{}: the title or the source is empty",
+            spec.kind
+        );
         assert!(
             DISCIPLINES[..i].iter().all(|other| other.kind != spec.kind),
-            "{}",
+            "{}: two disciplines have this name",
             spec.kind
         );
         assert_eq!(find(spec.kind).unwrap().title, spec.title);

@@ -167,11 +167,19 @@ fn parameters_round_trip_through_their_values() {
 #[test]
 fn parameters_are_described() {
     for spec in LAWS {
-        assert!(!spec.title.is_empty() && !spec.source.is_empty());
+        assert!(
+            !spec.title.is_empty() && !spec.source.is_empty(),
+            "{}: the title or the source is empty",
+            spec.kind
+        );
         // The equation of a law names its parameters.
         let mut names = spec.params.iter().map(|param| param.name);
         let is_named = names.any(|name| spec.equation.contains(name));
-        assert!(spec.baseline || is_named, "{}", spec.kind);
+        assert!(
+            spec.baseline || is_named,
+            "{}: the entry needs `.with_equation(…)`, a line that names a parameter",
+            spec.kind
+        );
         common::assert_described(spec.kind, spec.params);
         for param in spec.params {
             assert!(param.min < param.max, "{}.{}", spec.kind, param.name);
@@ -199,7 +207,7 @@ fn kinds_are_unique() {
     for (i, spec) in LAWS.iter().enumerate() {
         assert!(
             LAWS[..i].iter().all(|other| other.kind != spec.kind),
-            "{}",
+            "{}: two laws have this name",
             spec.kind
         );
         assert_eq!(
@@ -295,15 +303,27 @@ fn one_law_is_the_baseline_and_every_other_can_be_tuned() {
     for spec in LAWS {
         let model = spec.read(&[]).unwrap().linear(&point, &roomy).unwrap();
         match spec.search(&conditions()) {
-            Search::Nothing => assert!(spec.baseline, "{}", spec.kind),
+            Search::Nothing => assert!(
+                spec.baseline,
+                "{}: the entry has no search space; add `.with_search(…)` to its LawSpec",
+                spec.kind
+            ),
             Search::Listed(settings) => {
-                assert!(model.is_none(), "{}: the model could judge", spec.kind);
-                assert!(!settings.is_empty(), "{}", spec.kind);
+                assert!(
+                    model.is_none(),
+                    "{}: a law with a linear model needs Search::Space, not Search::Listed",
+                    spec.kind
+                );
+                assert!(!settings.is_empty(), "{}: no settings to try", spec.kind);
                 for candidate in settings {
                     assert_accepts(spec, &candidate, &conditions().middle);
                 }
             }
-            Search::Space(_) => assert!(model.is_some(), "{}: no model to judge", spec.kind),
+            Search::Space(_) => assert!(
+                model.is_some(),
+                "{}: a law without a linear model needs Search::Listed, not Search::Space",
+                spec.kind
+            ),
         }
     }
 }
@@ -365,8 +385,9 @@ fn declared_facts_refer_to_existing_parameters() {
         }
         assert!(
             spec.title.contains(": "),
-            "{}: a name, a colon, a sentence",
-            spec.kind
+            "{}: the title {:?} must be a name, a colon and a description",
+            spec.kind,
+            spec.title
         );
         if let Some((_, text)) = spec.reality {
             assert!(text.ends_with('.') && !text.contains("  "), "{text}");

@@ -198,7 +198,12 @@ mod tests {
         let named = measures::METRICS.iter().map(|metric| metric.name);
         let taken = Metrics::of(run().link(0), None);
         let taken = taken.fields().map(|(name, _)| name);
-        assert!(named.eq(taken.into_iter().chain(["user_cpu_s"])));
+        assert_eq!(
+            named.collect::<Vec<_>>(),
+            taken.into_iter().chain(["user_cpu_s"]).collect::<Vec<_>>(),
+            "`METRICS` of measures.rs (left) and the fields of `Metrics` (right) must have the \
+             same names in the same order"
+        );
     }
 
     #[test]

@@ -72,7 +72,9 @@ def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
         "design map tune identify figure",
         "link validate attach detach kernel guest doctor",
     ]
-    assert commands == [name for panel in panels for name in panel.split()]
+    assert commands == [name for panel in panels for name in panel.split()], (
+        "a command of COMMANDS in python/forebay/cli/app.py must be in `panels` of this test, too"
+    )
 
 
 def test_laws_as_json(cli: Cli) -> None:
@@ -192,7 +194,7 @@ def test_run_as_json(cli: Cli, scenario: Path) -> None:
     for line in lines:
         assert list(line) == ["law", "point", "seed", "engine", "metrics", "costs"]
         metrics = line["metrics"]
-        assert list(metrics) == METRICS
+        assert list(metrics) == METRICS, "a new metric must be in METRICS of this test"
         # DropTail has no set-point: NaN, which JSON has not.
         assert (metrics["qacd_pkts"] is None) == (line["law"] == "droptail")
         assert 0 < metrics["utilisation"] <= 1.01

@@ -141,7 +141,10 @@ def test_every_law_queue_and_sender_has_a_source() -> None:
     named = {name for it in cite.references() for name in it.of}
     tables = (_native.laws(), _native.queues(), _native.senders())
     declared = {entry["name"] for table in tables for entry in table}
-    assert declared <= named
+    assert declared <= named, (
+        "python/forebay/guide/references.toml must have an entry whose `of` names "
+        f"{sorted(declared - named)}"
+    )
     # What is no kind of traffic is a misspelt name.
     assert named - declared <= {"voice", "video"}
 

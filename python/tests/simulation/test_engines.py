@@ -57,6 +57,9 @@ def test_every_engine_is_found_by_its_name() -> None:
     assert engines.NAMES[0] == PACKETS.name
     for name in engines.NAMES:
         found = engines.named(name)
+        members = {member for member in vars(engines.Engine) if not member.startswith("_")}
+        missing = sorted(members - set(dir(found)))
+        assert not missing, f"the engine {name} lacks these members of Engine: {missing}"
         assert found.name == name
         assert found.in_words
     with pytest.raises(

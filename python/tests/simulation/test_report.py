@@ -6,7 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import matplotlib.image
 import numpy as np
@@ -20,13 +20,20 @@ import forebay
 from forebay._base import statistics
 from forebay._base.metrics import with_interval
 from forebay.experiment import steady_state
-from forebay.experiment.result import Result
+from forebay.experiment.result import PlotKind, Result
 from forebay.report import drawing, over_time
 from forebay.report.answers import answers
+from forebay.report.kinds import KINDS
 from forebay.report.plot import Plot
 from forebay.report.style import COLOURS
+from forebay.report.sweeps import OVERVIEWS
 
 LAWS = ["pi", "droptail"]
+#: The figures of the report: one over all points, or one for each of two points.
+PICTURES = [
+    *("delay-1.png", "delay-2.png", "flows-1.png", "flows-2.png", "glance.png", "goodput.png"),
+    *("load.png", "loss-1.png", "loss-2.png", "qacd.png", "queue-1.png", "queue-2.png"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +78,13 @@ def test_the_page_is_self_contained(out: Path) -> None:
     assert not re.search(r"<script[^>]*src|fetch\(|XMLHttpRequest|import\(", text)
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)
-    # Goodput and delay, QACD, loss and utilisation; queue, loss, delay and flows at each of two
-    # points
-    assert page.tags.count("svg") == 12
+    assert page.tags.count("svg") == len(PICTURES), "a new figure must be in PICTURES of this test"
     assert len(text) < 6_000_000
 
 
 def test_the_page_suits_narrow_screens_and_screen_readers(out: Path) -> None:
     names = pages.check((out / "report.html").read_text())
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) == len(PICTURES)
     assert {"Goodput and delay", "Queue length over time, 5 ftp flows"} <= set(names)
 
 
@@ -128,10 +133,7 @@ def test_the_same_result_gives_the_same_page(out: Path, result: Result, tmp_path
 
 def test_pictures_show_every_law(out: Path) -> None:
     pictures = sorted(path.name for path in (out / "figures").iterdir())
-    assert pictures == [
-        *("delay-1.png", "delay-2.png", "flows-1.png", "flows-2.png", "glance.png", "goodput.png"),
-        *("load.png", "loss-1.png", "loss-2.png", "qacd.png", "queue-1.png", "queue-2.png"),
-    ]
+    assert pictures == PICTURES, "a new figure must be in PICTURES of this test"
     for name in pictures:
         pixels = np.round(matplotlib.image.imread(out / "figures" / name)[..., :3] * 255)
         assert pixels.shape[1] >= 1000
@@ -145,6 +147,14 @@ def test_pictures_show_every_law(out: Path) -> None:
 
 def text_of(figure: Plot) -> str:
     return " ".join(" ".join(re.findall(r">([^<>]+)</text>", figure.svg())).split())
+
+
+def test_every_kind_of_figure_can_be_plotted_by_its_name() -> None:
+    registered = {*KINDS, *OVERVIEWS}
+    assert set(get_args(PlotKind)) == registered, (
+        "PlotKind in python/forebay/experiment/result.py and the kinds of report/kinds.py and "
+        "report/sweeps.py must have the same names"
+    )
 
 
 def test_axes_have_units_and_a_legend(result: Result) -> None:

@@ -6,9 +6,15 @@ use forebay_units::ParamSpec;
 pub fn assert_described(kind: &str, params: &[ParamSpec]) {
     for param in params {
         let name = format!("{kind}.{}", param.name);
-        assert!(param.doc.trim().ends_with('.'), "{name}: a sentence");
+        assert!(
+            param.doc.trim().ends_with('.'),
+            "{name}: its comment must be a sentence"
+        );
         if let Some(default) = (param.default_base)() {
-            assert!((param.min..=param.max).contains(&default), "{name}");
+            assert!(
+                (param.min..=param.max).contains(&default),
+                "{name}: the default is out of range"
+            );
         }
     }
 }

@@ -287,7 +287,14 @@ mod tests {
     #[test]
     fn every_sender_that_a_scenario_can_name_is_here() {
         let declared = forebay_scenario::SENDERS.iter().map(|sender| sender.name);
-        assert!(declared.eq(SENDERS.iter().map(|(name, _)| *name)));
+        let built = SENDERS.iter().map(|(name, _)| *name);
+        assert_eq!(
+            declared.collect::<Vec<_>>(),
+            built.collect::<Vec<_>>(),
+            "`senders!` in crates/forebay-scenario/src/senders.rs (left) and `SENDERS` in \
+             crates/forebay-sim/src/tcp/senders.rs (right) must have the same names in the same \
+             order"
+        );
     }
 
     #[test]
