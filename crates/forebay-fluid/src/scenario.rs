@@ -67,11 +67,28 @@ pub fn from_scenario(
         }
     }
     changes.sort_by_key(|change| change.at);
-    let bottleneck = |link: &Link| Bottleneck {
-        rate: link.rate,
-        packet: scenario.site().packet,
-        buffer_pkts: scenario.site_of(link).buffer_pkts,
-        law: link.law.clone().unwrap_or_else(|| law.clone()),
+    let bottleneck = |link: &Link| {
+        // Every field is named, so that a new key of a link is considered here. `check_links`
+        // refuses a trace; delays are part of the paths, and `ecn` of the classes of senders.
+        let Link {
+            rate,
+            law: own_law,
+            buffer: _,    // read by `site_of`
+            burst: _,     // a queue that does not empty saves no tokens up
+            rate_back: _, // ACKs do not queue in the model
+            trace: _,
+            delay: _,
+            ecn: _,
+            name: _,
+            from: _,
+            to: _,
+        } = link;
+        Bottleneck {
+            rate: *rate,
+            packet: scenario.site().packet,
+            buffer_pkts: scenario.site_of(link).buffer_pkts,
+            law: own_law.as_ref().unwrap_or(law).clone(),
+        }
     };
     let model = Model {
         bottlenecks: links.iter().map(bottleneck).collect(),
