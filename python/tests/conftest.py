@@ -372,7 +372,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 #: Tests that take seconds go first, or a core ends the run alone with one of them.
-LONG = ("test_docs.py::test_every_block_runs",)
+LONG = (
+    "test_docs.py::test_every_block_runs",
+    "test_link_arguments.py::test_any_command_line_runs_or_is_refused_in_a_line",
+)
 
 
 #: Marked as Linux's own, whole, beside the tests in `linux`.
