@@ -23,12 +23,13 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: artifacts check check-crates check-site check-wheel quic setup template fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz fuzz-rust fuzz-python mutants lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas evidence docs gallery site wheel clean help
+.PHONY: artifacts check check-crates check-site check-wheel quic setup template fidelity-guest run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-alone test-realtime golden lint deny fuzz fuzz-rust fuzz-python mutants lock fidelity bench costs papers suite reality reality-kernel reality-page reality-drawn reality-attached reality-realtime atlas evidence docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
-	@echo "make test      every test but those in real time"
-	@echo "make test-realtime  real packets over a link; void where the machine is busy"
+	@echo "make test      every test but those of the next three"
+	@echo "make test-alone     laws in the kernel of this machine, one test at a time (needs root)"
+	@echo "make test-realtime  real packets in real time; void where the machine is busy"
 	@echo "make test-kernel  runs on real Linux; builds the guest that they need (minutes)"
 	@echo "make guest     the first process of the guests of --engine kernel; \`forebay guest setup\` calls it"
 	@echo "make machine   what test-kernel runs qdiscs of BPF in (qemu); without it they are skipped"
@@ -64,11 +65,16 @@ help:
 run: $(STAMPS)/native
 	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
 
-# A worker per core; one that has nothing left takes tests from another. What runs in real time has
-# the machine for itself.
+# A worker per core; one that has nothing left takes tests from another. Tests in real time have the
+# machine for themselves.
 test: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs artifacts
 	cargo test --workspace --quiet
-	$(BIN)/python -m pytest python/tests -m "not realtime" -n logical --dist worksteal
+	$(BIN)/python -m pytest python/tests -m "not realtime and not alone" -n logical --dist worksteal
+
+# One test at a time, since they change what all processes of this machine share. They mostly wait
+# for other programs, so that they may run in parallel with `test`, but not with `test-realtime`.
+test-alone: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
+	$(BIN)/python -m pytest python/tests -m "alone and not realtime"
 
 native: $(STAMPS)/native
 
@@ -90,7 +96,7 @@ quic: $(STAMPS)/rust
 template: test-build
 	$(PYTHON) tools/template_copy.py --no-run
 
-# Real packets in real time. What fails while the machine is busy is void, and shown as such.
+# Real packets in real time. A test that fails while the machine is busy is void, and shown as such.
 test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs quic
 	$(BIN)/python -m pytest python/tests -m realtime -rx
 

@@ -340,18 +340,15 @@ WATCH = pytest.StashKey[Punctuality]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("realtime") and (why_not := why_no_link()):
+    needs_link = item.get_closest_marker("realtime") or item.get_closest_marker("link")
+    if needs_link and (why_not := why_no_link()):
         pytest.skip(why_not)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch the machine while a test in real time runs.
-
-    A test with `realtime(timing=False)` only wants the machine for itself: late or not, it counts.
-    """
-    marker = item.get_closest_marker("realtime")
-    if marker is None or not marker.kwargs.get("timing", True):
+    """Watch the machine while a test in real time runs."""
+    if item.get_closest_marker("realtime") is None:
         return (yield)
     watch = item.stash[WATCH] = Punctuality()
     try:
@@ -375,7 +372,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 #: Tests that take seconds go first, or a core ends the run alone with one of them.
-LONG = ("test_docs.py::test_every_block_runs",)
+LONG = (
+    "test_docs.py::test_every_block_runs",
+    "test_link_arguments.py::test_any_command_line_runs_or_is_refused_in_a_line",
+)
 
 
 #: Marked as Linux's own, whole, beside the tests in `linux`.
@@ -384,7 +384,8 @@ LINUX = {"test_docs", "test_full_disk", "test_interrupt", "test_study_failures"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.stem in LINUX or item.path.parent.name == "linux":
+        links = item.get_closest_marker("link") is not None
+        if links or item.path.stem in LINUX or item.path.parent.name == "linux":
             item.add_marker("linux")
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 

@@ -15,8 +15,10 @@ import pytest
 PATIENCE_S = 60
 
 
-#: In real time over a link; skipped where there is none, and void on a busy machine.
-needs_link = pytest.mark.realtime
+#: Over a link; skipped where there is none. A busy machine only makes such a test longer.
+needs_link = pytest.mark.link
+#: Over a link, with numbers that depend on time; void on a busy machine.
+in_real_time = pytest.mark.realtime
 needs_iperf3 = pytest.mark.skipif(
     shutil.which("iperf3") is None, reason="iperf3 is not here: apt-get install iperf3"
 )

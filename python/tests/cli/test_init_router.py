@@ -205,8 +205,10 @@ def test_linux_shapes_both_directions_as_printed(kind: str, tmp_path: Path) -> N
             "ip link add v0 type veth peer name v1 || exit 77",
             "ip link set v0 up; ip link set v1 up",
             *commands(made.text),
+            # Both at the same time: the directions share nothing.
+            f"{sys.executable} {sender} v1 ifb4v0 4 > {tmp_path}/down & down=$!",
             f"{sys.executable} {sender} v0 v0 4",
-            f"{sys.executable} {sender} v1 ifb4v0 4",
+            f"wait $down; cat {tmp_path}/down",
         ]
     )
     done = subprocess.run(

@@ -36,9 +36,8 @@ def runnable(page: Path) -> bool:
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
     text = page.read_text()
-    realtime = [pytest.mark.realtime] if "$ forebay link" in text else []
     return [
-        *realtime,
+        *([pytest.mark.link] if "$ forebay link" in text else []),
         *(guest_marks.MARKS if "$ forebay run cubic.toml --engine kernel" in text else []),
     ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
-from links import blast, marked, needs_link, nothing_stays
+from links import blast, in_real_time, marked, needs_link, nothing_stays
 
 import forebay
 from forebay.linux import doctor, link_outcome
@@ -40,6 +40,7 @@ def test_doctor_says_that_a_machine_is_too_busy(monkeypatch: pytest.MonkeyPatch)
         assert found[name].verdict == "no" and found[name].found and found[name].advice
 
 
+@in_real_time
 def test_doctor_sees_whether_a_queue_is_the_bottleneck() -> None:
     """The link's own device has a queue in which nothing waits: the bottleneck is the link."""
     look = "from forebay.linux.doctor import queue; print(queue('forebay0').verdict)"

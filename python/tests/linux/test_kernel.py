@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from links import in_real_time
 
 from forebay._base import registries
 from forebay.linux import programs, records, tcx
@@ -48,8 +49,8 @@ def refusal() -> str | None:
 REFUSAL = refusal()
 pytestmark = [
     pytest.mark.linux,
-    # One after the other: they share what is attached on this machine.
-    pytest.mark.realtime,
+    # They share what is attached on this machine.
+    pytest.mark.alone,
     pytest.mark.skipif(REFUSAL is not None, reason=f"{REFUSAL}"),
 ]
 
@@ -150,6 +151,7 @@ def nothing_stays() -> None:
         raise AssertionError(left)
 
 
+@in_real_time
 @pytest.mark.parametrize("ecn", [False, True], ids=["drop", "ecn"])
 def test_a_law_holds_its_queue_and_goes_without_a_trace(router: Path3, ecn: bool) -> None:
     said = router.did(
@@ -179,6 +181,7 @@ def test_every_law_is_accepted_and_sends(router: Path3, law: str) -> None:
     assert law in [one["law"] for one in listed]
 
 
+@in_real_time
 def test_it_changes_while_traffic_runs(router: Path3) -> None:
     router.did(
         *("attach", "eth0", "pi", "--rate", "15Mbit/s", "--buffer", "300p"),
@@ -280,6 +283,7 @@ def test_a_device_that_goes_leaves_a_record_to_remove(router: Path3) -> None:
     assert not records.ATTACHED.exists()
 
 
+@in_real_time
 def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> None:
     """Attached while packets wait; the device is removed while they wait, and made anew."""
     server = subprocess.Popen(
@@ -320,6 +324,7 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
     sh(f"ip -n r{router.tag} link set eth0 up")
 
 
+@in_real_time
 def test_before_linux_6_6_a_filter_of_clsact_does_the_same(router: Path3) -> None:
     """As if this kernel had no tcx."""
     words = "from forebay.linux import tcx; tcx.offered = lambda: False; "

@@ -27,8 +27,8 @@ from tools.routed_path import sh as shell
 
 pytestmark = [
     pytest.mark.linux,
-    # One after the other: they share what is attached on this machine.
-    pytest.mark.realtime(timing=False),
+    # They share what is attached on this machine.
+    pytest.mark.alone,
     pytest.mark.skipif(REFUSAL is not None, reason=f"{REFUSAL}"),
 ]
 

@@ -29,6 +29,7 @@ from links import (
     PATIENCE_S,
     blast,
     commands_with,
+    in_real_time,
     keepers,
     marked,
     needs_iperf3,
@@ -48,6 +49,7 @@ __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 pytestmark = needs_link
 
 
+@in_real_time
 @needs_ping
 @pytest.mark.parametrize("device", ["tun", "packets"])
 def test_ping_takes_the_delay_in_both_versions(device: str) -> None:
@@ -71,6 +73,7 @@ def test_lateness_is_measured_when_metrics_are() -> None:
         assert bool(net.outcome.lateness.bins) == some
 
 
+@in_real_time
 @pytest.mark.parametrize("device", ["tun", "packets"])
 def test_packets_that_waited_for_the_emulator_make_the_run_void(device: str) -> None:
     with forebay.link("15Mbit/s", device=device) as net:
@@ -85,6 +88,7 @@ def test_packets_that_waited_for_the_emulator_make_the_run_void(device: str) -> 
     assert any("was fetched more than" in reason for reason in net.outcome.void)
 
 
+@in_real_time
 @needs_iperf3
 def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     done = cli(
@@ -127,6 +131,7 @@ def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     assert flows.to_list() == ["up (client to server)"] * 5
 
 
+@in_real_time
 @pytest.mark.parametrize("host", ["198.18.0.2", "2001:2::2"])
 def test_ect_is_marked_and_not_ect_dropped(host: str) -> None:
     """Twice the rate of ECT(0), and of Not-ECT, through RED."""
@@ -168,6 +173,7 @@ except TimeoutError:
     assert sum(seen.values()) == int(up["arrivals"].sum()) - early - int(up["forced_drops"].sum())
 
 
+@in_real_time
 def test_a_storm_of_small_packets_is_survived() -> None:
     """Ten times the rate in packets of 64 bytes: the queue overflows, and the run ends well."""
     outcome = run_link(
@@ -211,6 +217,7 @@ time.sleep(0.5)  # what waits is carried before the link ends
     assert outcome.up["forwarded_packets"] > 100
 
 
+@in_real_time
 def test_a_recorded_trace_is_replayed(tmp_path: Path) -> None:
     """Opportunities in bursts, with an outage: what is delivered is what was recorded."""
     times = list(range(1, 400, 2)) + [t for t in range(600, 1001) for _ in (0, 1)]
@@ -476,6 +483,7 @@ def test_daemons_end_where_there_is_no_pid_namespace() -> None:
     assert all_gone()
 
 
+@in_real_time
 def test_a_thousand_processes_that_the_command_leaves_end_at_once() -> None:
     """One after another, each by a walk over /proc, they took a minute on a busy machine."""
     leave = (
@@ -491,6 +499,7 @@ def test_a_thousand_processes_that_the_command_leaves_end_at_once() -> None:
     assert all_gone()
 
 
+@in_real_time
 def test_the_commands_own_view_of_processes_agrees() -> None:
     """`ps` shows what `kill` reaches, and a user namespace within has a /proc, too."""
     look = (
@@ -871,6 +880,7 @@ def test_what_is_not_seen_is_taken_for_the_default() -> None:
     assert "2 bbr;" in link_outcome.unresponsive_flows({"bbr": 2, "reno": 1}, 3, "reno")
 
 
+@in_real_time
 @needs_iperf3
 def test_a_missed_set_point_gets_a_hint(cli: Cli) -> None:
     """Default gains do not hold 5 packets under ten flows; own ones are the user's affair."""

@@ -14,6 +14,7 @@ import pytest
 from conftest import one_bottleneck, started, table
 from links import (
     commands_with,
+    in_real_time,
     marked,
     needs_iperf3,
     needs_link,
@@ -91,7 +92,7 @@ def test_what_a_link_cannot_run_is_a_line(text: str, says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@needs_link
+@in_real_time
 @needs_iperf3
 def test_iperf3_and_a_web_server_run_as_they_are(tmp_path: Path) -> None:
     """Each on hosts of its own: two servers have the same port, and a third that of iperf3's."""
@@ -153,7 +154,7 @@ def test_what_programs_say_and_how_they_end_is_in_the_result(tmp_path: Path) -> 
     assert f"CoDel: 1 of 1 runs: `{client}` of client ended with status 7: bad" in warned[0]
 
 
-@needs_link
+@in_real_time
 def test_a_program_that_is_not_there_is_a_line_and_is_not_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "none.toml"
     file.write_text(TOP + PROGRAM + 'client = "./nowhere"\n')
@@ -164,7 +165,7 @@ def test_a_program_that_is_not_there_is_a_line_and_is_not_tried_again(tmp_path: 
     assert time.monotonic() - began_s < 12
 
 
-@needs_link
+@in_real_time
 def test_a_program_stops_when_it_is_to_stop_with_all_that_it_started(tmp_path: Path) -> None:
     """It counts, in a shell below a shell, and takes no notice of being asked to end."""
     count = "trap '' TERM; (for i in $(seq 600); do echo $i; sleep 0.1; done)"

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import Cli, command, line_on_a_terminal
-from links import PATIENCE_S, blast, marked, needs_link, nothing_stays
+from links import PATIENCE_S, blast, in_real_time, marked, needs_link, nothing_stays
 
 __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 
@@ -116,6 +116,7 @@ def test_what_the_server_writes_waits_for_the_view(tmp_path: Path) -> None:
     assert "from the server\nand its errors\nforebay link: the server exited with status 3" in shown
 
 
+@in_real_time
 def test_changes_by_hand_are_told(tmp_path: Path) -> None:
     """In all that is written, so that nobody takes the numbers for those of one law."""
     words = ["link", "--rate", "2Mbit/s", "--aqm", "pi", "--set", "target=20p", "--watch"]
@@ -160,6 +161,7 @@ def test_a_live_view_leaves_no_terminal_for_a_shell(tmp_path: Path) -> None:
     assert shown.startswith("error: --watch requires a COMMAND") and shown.count("\n") == 1
 
 
+@in_real_time
 def test_lines_come_before_any_packet(cli: Cli) -> None:
     done = cli("link", "--rate", "2Mbit/s", "--watch", "--", "sleep", "2.5")
     assert re.findall(r"^ +(\d)\.\d s no packet yet$", done.stderr, re.MULTILINE) == ["1", "2"]

@@ -518,7 +518,7 @@ def test_real_flows_are_a_result_like_any_other(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["engine"] == "link"
 
 
-@pytest.mark.realtime
+@pytest.mark.link
 def test_a_void_run_is_a_warning(tmp_path: Path) -> None:
     needs_a_link()
     # No machine is as punctual as that.
@@ -536,7 +536,7 @@ def test_a_void_run_is_a_warning(tmp_path: Path) -> None:
     assert any(text.startswith("PI: 1 of 1 runs: void, one packet") for text in warnings)
 
 
-@pytest.mark.realtime
+@pytest.mark.link
 def test_an_interrupted_real_run_leaves_nothing(tmp_path: Path) -> None:
     needs_a_link()
     (tmp_path / "mice.toml").write_text(MICE.replace('"3s"', '"60s"'))
