@@ -927,3 +927,155 @@ fn the_network_of_these_tests_has_the_capacity_of_its_link() {
         1e-12,
     );
 }
+
+/// Returns true if the law with these settings has a model at this load N/(RC).
+fn is_modelled(law: &str, settings: &[(&str, &str)], load: f64) -> bool {
+    let law = find(law).unwrap().read(&values(settings)).unwrap();
+    let point = OperatingPoint::of_flows(load * RTT_S * CAPACITY, RTT_S, CAPACITY);
+    law.linear(&point, &site()).unwrap().is_some()
+}
+
+/// Laws without an equilibrium at a load: the probability that TCP needs is out of the law's range,
+/// or the law has no gain.
+#[test]
+fn a_law_without_an_equilibrium_has_no_model() {
+    // A load of 0.2 needs p = 8 %, which is p_b = 12 %.
+    for (law, settings, with, without) in [
+        (
+            "red",
+            &[("gentle", "false")][..],
+            ("max_p", "0.121"),
+            ("max_p", "0.119"),
+        ),
+        (
+            "red",
+            &[("max_p", "0.1"), ("gentle", "true")],
+            ("wait", "true"),
+            ("gentle", "false"),
+        ),
+        ("pi-pd", &[], ("alpha", "1e-4"), ("alpha", "0")),
+        ("pie", &[], ("alpha", "0.1"), ("alpha", "0")),
+        ("rem", &[], ("gamma", "0.001"), ("gamma", "0")),
+        (
+            "pd-red",
+            &[("target", "230p")],
+            ("k_p", "0.001"),
+            ("k_p", "0"),
+        ),
+        // A target at or outside of RED's thresholds, which are 15 and 785 packets.
+        (
+            "pd-red",
+            &[("target", "230p")],
+            ("min_th", "229p"),
+            ("min_th", "230p"),
+        ),
+        (
+            "pd-red",
+            &[("target", "230p")],
+            ("max_th", "300p"),
+            ("max_th", "229p"),
+        ),
+        // P's equilibrium is at p·B/k_p = 0.08·910/0.4 = 182 packets.
+        (
+            "p-avg",
+            &[("k_p", "0.4")],
+            ("min_th", "181p"),
+            ("min_th", "183p"),
+        ),
+        (
+            "p-avg",
+            &[("k_p", "0.4")],
+            ("min_th", "0p"),
+            ("min_th", "183p"),
+        ),
+    ] {
+        let model = |setting| is_modelled(law, &[settings, &[setting]].concat(), 0.2);
+        assert!(model(with), "{law} {settings:?} {with:?}");
+        assert!(!model(without), "{law} {settings:?} {without:?}");
+    }
+    // Gentle RED reaches p_b = 1 at p = 2/3, where the load is √(1/3).
+    let gentle = [("gentle", "true")];
+    let limit = (1.0_f64 / 3.0).sqrt();
+    assert!(is_modelled("red", &gentle, limit * 0.999));
+    assert!(!is_modelled("red", &gentle, limit * 1.001));
+    // p_b = 1 is out of PD-RED's range, too.
+    let pd_red = [("target", "230p")];
+    assert!(is_modelled("pd-red", &pd_red, limit * 0.999));
+    assert!(!is_modelled("pd-red", &pd_red, limit * 1.001));
+    // STRED's average is q_d above min_th, which must be in the range up to max_th.
+    let design = RedDesign::new(71.0, 0.23, FLOWS / (RTT_S * CAPACITY), 0.21);
+    // With spaced signals p_b is 1.5 times p, so that the estimated load is √1.5 times as high.
+    let load = FLOWS / (RTT_S * CAPACITY) / 1.5_f64.sqrt();
+    let q_d = 2.0 * (FLOWS / (RTT_S * CAPACITY)).powi(2) / design.l_red;
+    for (factor, expected) in [(1.01, true), (0.99, false)] {
+        let max_th = format!("{}p", factor * q_d);
+        let settings = [
+            ("phase_margin", "71"),
+            ("crossover", "0.23"),
+            ("rtt", "210ms"),
+            ("max_th", &*max_th),
+        ];
+        assert_eq!(is_modelled("stred", &settings, load), expected, "{factor}");
+    }
+}
+
+/// Without integral action, the output of a law that starts at an empty queue is proportional to
+/// the queue.
+#[test]
+fn a_law_without_an_integral_has_its_equilibrium_where_tcp_needs_its_output() {
+    let p = probability(FLOWS);
+    let rem = [
+        ("target", "230p"),
+        ("gamma", "0.0017"),
+        ("alpha", "0"),
+        ("phi", "1.19"),
+    ];
+    // 1 − φ^{−γq} = p.
+    let queue_pkts = model("rem", &rem, FLOWS).queue_pkts;
+    assert_close("rem", 1.0 - 1.19_f64.powf(-0.0017 * queue_pkts), p, 1e-9);
+    let pi = [("target", "230p"), ("a", "3e-5"), ("b", "3e-5")];
+    assert_close("pi", model("pi", &pi, FLOWS).queue_pkts * 3e-5, p, 1e-9);
+    // p' = β·q/C.
+    let pi2 = [("target", "21ms"), ("alpha", "0"), ("beta", "1.7")];
+    let filter = model("pi2", &pi2, FLOWS);
+    assert_close("pi2", 1.7 * filter.queue_pkts / CAPACITY, p.sqrt(), 1e-9);
+    assert_close("pi2's delay", filter.age_s, p.sqrt() / 1.7, 1e-9);
+}
+
+/// Flows that respond to the fraction of marks need PIE to mark at any probability (RFC 8033 section
+/// 5.1 lets it drop above 10 %).
+#[test]
+fn the_design_of_pie_for_marking_flows_marks_at_any_probability() {
+    let law = find("pie").unwrap().read(&[]).unwrap();
+    let settings = |marked| {
+        let request = DesignRequest {
+            point: point(),
+            probability: NEEDED,
+            marked,
+            set_point: SetPoint::Delay(Span::from_millis(21)),
+            site: site(),
+        };
+        let design = law.theory().unwrap().design(&request, &[]);
+        design.unwrap().unwrap().settings
+    };
+    assert_eq!(settings(false), []);
+    let expected = [
+        ("mark_up_to", Value::Number(1.0)),
+        ("restart_at_mark", Value::Flag(true)),
+    ];
+    assert_eq!(settings(true), expected);
+}
+
+/// With a target of few packets, RED's own slope exceeds PI's gain, and no derivative is added.
+#[test]
+fn the_design_of_pd_red_has_no_negative_gain() {
+    let target = 5.0;
+    let (k_p, _) = pi_rule(0.37);
+    assert!(NEEDED / (target - target * 15.0 / 400.0) > k_p);
+    let goals = [("beta", "0.37")];
+    let design = designed("pd-red", &[], &goals, FLOWS, SetPoint::Packets(target));
+    assert_eq!(design.gains[1], ("k_d", 0.0));
+    let at_target = designed("pd-red", &[], &goals, FLOWS, PACKETS);
+    assert!(at_target.gains[1].1 > 0.0);
+    assert_eq!(design.notes.len(), at_target.notes.len() + 1);
+}
