@@ -959,6 +959,13 @@ mod tests {
         bench.run(at_ms(100));
         assert_eq!(bench.sent.last(), Some(&(2, 7_000, 8_000)));
 
+        // In the third repetition of a trace, the opportunities are at 20, 23 and 27 ms.
+        let mut bench = Bench::traced("2\n5\n9\n");
+        bench.arrive(at_ms(19), 3000);
+        bench.run(at_ms(21));
+        assert_eq!(bench.sent, [(0, 20_000, 23_000)]);
+        assert_eq!(change(&mut bench, at_ms(21), FAST), Some(22_500));
+
         // A packet that waits for an opportunity is taken at once.
         let mut bench = Bench::traced("9000\n");
         bench.arrive(at_ms(1), 1000);

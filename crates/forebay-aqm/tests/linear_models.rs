@@ -1,7 +1,7 @@
 //! Every registered linear model, compared with the law itself driven by a small sine of the queue
-//! length. No law is named here.
+//! length: with default parameters, and with those that select another branch of a model.
 
-use forebay_aqm::laws::LAWS;
+use forebay_aqm::laws::{find, LAWS};
 use forebay_aqm::{Ecn, Law, LawSpec, PacketMeta, QueueView, Signal};
 use forebay_theory::linear::{LoopFilter, OperatingPoint};
 use forebay_units::{Bytes, Rate, Rng, Site, Span, Time, Value};
@@ -30,8 +30,36 @@ fn point(probability: f64) -> OperatingPoint {
     }
 }
 
-/// Returns the parameters of the law that describe the network; the others have their defaults.
-fn network_params(spec: &LawSpec, point: &OperatingPoint) -> Vec<(String, Value)> {
+/// A law, settings that differ from its defaults, and the probabilities at which it is driven. The
+/// first at which it has an equilibrium counts.
+struct Case<'a> {
+    spec: &'a LawSpec,
+    settings: &'a [(&'a str, &'a str)],
+    probabilities: &'a [f64],
+}
+
+impl<'a> Case<'a> {
+    /// Most laws reach the first probability with their defaults; the second is for laws that
+    /// hardly signal.
+    fn with_defaults(spec: &'a LawSpec) -> Case<'a> {
+        Case {
+            spec,
+            settings: &[],
+            probabilities: &[1.0 / 30.0, 2e-5],
+        }
+    }
+}
+
+/// Returns the parameters of the law that describe the network, and the settings of the case; the
+/// others have their defaults.
+fn network_params(case: &Case, point: &OperatingPoint) -> Vec<(String, Value)> {
+    let spec = case.spec;
+    let value = |text: &str| match (text, text.parse()) {
+        ("true" | "false", _) => Value::Flag(text == "true"),
+        (_, Ok(number)) => Value::Number(number),
+        (_, Err(_)) => Value::Text(text.to_owned()),
+    };
+    let settings = case.settings.iter();
     let network = [
         ("flows", Value::Number(point.flows())),
         ("rtt", Value::Text(format!("{}s", point.rtt_s))),
@@ -41,6 +69,7 @@ fn network_params(spec: &LawSpec, point: &OperatingPoint) -> Vec<(String, Value)
         .into_iter()
         .filter(|(name, _)| has_param(name))
         .map(|(name, value)| (name.to_string(), value))
+        .chain(settings.map(|(name, text)| ((*name).to_owned(), value(text))))
         .collect()
 }
 
@@ -144,11 +173,12 @@ impl Bench {
 }
 
 /// Returns a law at the equilibrium of `model`, with a probability away from 0 and 1.
-fn settled(spec: &LawSpec, point: &OperatingPoint, model: &LoopFilter) -> Bench {
+fn settled(case: &Case, point: &OperatingPoint, model: &LoopFilter) -> Bench {
     let probability = point.probability();
     let mut bench = Bench {
-        law: spec
-            .build(&network_params(spec, point), &site(), 1)
+        law: case
+            .spec
+            .build(&network_params(case, point), &site(), 1)
             .unwrap(),
         rng: Rng::new(1, "bench"),
         step: 0,
@@ -230,12 +260,11 @@ fn solve(mut m: [[f64; 6]; 5]) -> [f64; 5] {
 
 /// Returns, for each change of the model, the largest relative error of the changed model over the
 /// frequencies; `None` for a law without a linear model.
-fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> Option<[f64; N]> {
-    // Most laws reach the first probability with their defaults; the second is for laws that hardly
-    // signal.
-    let (start, model) = [1.0 / 30.0, 2e-5].into_iter().find_map(|p| {
-        let start = point(p);
-        let params = network_params(spec, &start);
+fn errors<const N: usize>(case: &Case, changes: [fn(&mut LoopFilter); N]) -> Option<[f64; N]> {
+    let spec = case.spec;
+    let (start, model) = case.probabilities.iter().find_map(|p| {
+        let start = point(*p);
+        let params = network_params(case, &start);
         let model = spec
             .read(&params)
             .unwrap()
@@ -245,14 +274,14 @@ fn errors<const N: usize>(spec: &LawSpec, changes: [fn(&mut LoopFilter); N]) -> 
     })?;
     // The design of the law at its start determines its equilibrium.
     let at = |p| {
-        let law = spec.read(&network_params(spec, &start)).unwrap();
+        let law = spec.read(&network_params(case, &start)).unwrap();
         law.linear(&point(p), &site()).unwrap()
     };
-    let mut bench = settled(spec, &start, &model);
+    let mut bench = settled(case, &start, &model);
     let p = bench.resting(model.queue_pkts);
     let equilibrium = at(p)?.queue_pkts;
     if (equilibrium / model.queue_pkts - 1.0).abs() > 1e-3 {
-        bench = settled(spec, &start, &at(p)?);
+        bench = settled(case, &start, &at(p)?);
     }
     // The queue must not shrink faster than packets can leave.
     let amplitude = (1e-4 * equilibrium).clamp(
@@ -311,18 +340,47 @@ fn wrong_phase(model: &mut LoopFilter) {
 fn linear_models_match_the_laws_driven_by_a_small_sine() {
     let mut modelled = 0;
     for spec in LAWS {
-        let Some([right, gain, phase]) = errors(spec, [|_| (), wrong_gain, wrong_phase]) else {
-            continue;
-        };
-        modelled += 1;
-        assert!(right < 0.01, "{}: {right}", spec.kind);
-        assert!(gain > 0.04, "{}: a wrong gain passes: {gain}", spec.kind);
-        assert!(phase > 0.01, "{}: a wrong phase passes: {phase}", spec.kind);
+        modelled += usize::from(assert_matches(&Case::with_defaults(spec)));
     }
     assert!(
         modelled > LAWS.len() / 2,
         "only {modelled} laws have a model"
     );
+}
+
+/// Asserts that the model is that of the driven law, and that a wrong model is not. Returns false if
+/// the law has no model.
+fn assert_matches(case: &Case) -> bool {
+    let Some([right, gain, phase]) = errors(case, [|_| (), wrong_gain, wrong_phase]) else {
+        return false;
+    };
+    let law = format!("{} {:?}", case.spec.kind, case.settings);
+    assert!(right < 0.01, "{law}: {right}");
+    assert!(gain > 0.04, "{law}: a wrong gain passes: {gain}");
+    assert!(phase > 0.01, "{law}: a wrong phase passes: {phase}");
+    true
+}
+
+/// Signals without spacing, RED above max_th, PD-RED with max_p at 1, and other estimators.
+#[test]
+fn linear_models_match_the_laws_with_other_parameters() {
+    let cases: [(&str, &[(&str, &str)], f64); 7] = [
+        ("red", &[("wait", "false")], 1.0 / 30.0),
+        ("red", &[("max_p", "0.01")], 0.2),
+        ("pd-red", &[("k_p", "1e6"), ("k_d", "0")], 0.45),
+        ("stred", &[("wait", "false")], 1.0 / 30.0),
+        ("pid-avg", &[("average_at_samples", "true")], 1.0 / 30.0),
+        ("pie", &[("derandomise", "false")], 0.07),
+        ("pi2", &[("target", "40ms")], 0.2),
+    ];
+    for (law, settings, probability) in cases {
+        let case = Case {
+            spec: find(law).unwrap(),
+            settings,
+            probabilities: &[probability],
+        };
+        assert!(assert_matches(&case), "{law} has no model");
+    }
 }
 
 /// The facts that tables and commands use agree with the functions behind them.
