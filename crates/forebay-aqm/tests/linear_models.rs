@@ -364,7 +364,9 @@ fn assert_matches(case: &Case) -> bool {
 /// Signals without spacing, RED above max_th, PD-RED with max_p at 1, and other estimators.
 #[test]
 fn linear_models_match_the_laws_with_other_parameters() {
-    let cases: [(&str, &[(&str, &str)], f64); 7] = [
+    // A law, its settings, and the probability at which it is driven.
+    type Driven<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
+    let cases: [Driven; 7] = [
         ("red", &[("wait", "false")], 1.0 / 30.0),
         ("red", &[("max_p", "0.01")], 0.2),
         ("pd-red", &[("k_p", "1e6"), ("k_d", "0")], 0.45),

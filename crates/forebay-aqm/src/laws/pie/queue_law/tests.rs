@@ -139,7 +139,7 @@ fn with(params: PieParams, p: f64) -> Pie {
 fn rate(params: &PieParams, p: f64) -> f64 {
     let mut pie = with(params.clone(), p);
     let mut rng = Rng::new(7, "pie");
-    let n = 400_000;
+    let n = 1_000_000;
     let mut judge = || pie.on_enqueue(Time::ZERO, &view(100), &packet(1000), &mut rng);
     let signals = (0..n).filter(|_| judge() != Verdict::Pass).count();
     signals as f64 / f64::from(n)
@@ -258,5 +258,36 @@ fn both_departure_rates_give_the_delay_of_the_queue() {
         pie.change(&view(100));
         let delay_s = probed(&pie, "delay");
         assert!((delay_s / 0.026_667 - 1.0).abs() < 0.05, "{delay_s}");
+    }
+}
+
+/// At a delay of 240 ms and a target of 15 ms, 0.0155/s add 0.0155·0.225 = 0.35 % in each change, so
+/// that an unbounded probability rises from 1 to 256 in about 73 000 changes, and starts again. There
+/// are more of these cycles than ranges of the gains.
+#[test]
+fn skipped_changes_of_an_unbounded_probability_are_those_of_its_cycle() {
+    let params = PieParams {
+        alpha: 0.0155,
+        high_delay: Span::ZERO,
+        ..PieParams::defaults()
+    };
+    for changes in [30_000_u64, 100_000, 1_000_000] {
+        let law = || {
+            let mut pie = Pie::new(&params, &site());
+            pie.prob = 200 * MAX_PROB;
+            pie.delay = ticks(Span::from_millis(240));
+            pie.delay_1 = pie.delay;
+            pie
+        };
+        let (mut at_once, mut one_by_one) = (law(), law());
+        at_once.skip(Time::ZERO, changes, &view(100));
+        let mut restarts = 0;
+        for _ in 0..changes {
+            let before = one_by_one.prob;
+            one_by_one.change(&view(100));
+            restarts += u32::from(one_by_one.prob < before);
+        }
+        assert_eq!(restarts > 10, changes == 1_000_000, "{restarts}");
+        assert_eq!(at_once.prob, one_by_one.prob, "{changes} changes");
     }
 }
