@@ -1079,3 +1079,15 @@ fn the_design_of_pd_red_has_no_negative_gain() {
     assert!(at_target.gains[1].1 > 0.0);
     assert_eq!(design.notes.len(), at_target.notes.len() + 1);
 }
+
+/// pi-pd section 4.1 takes R/2 as the time constant of the closed loop, a quarter of 2R.
+#[test]
+fn a_settling_time_of_zero_is_two_round_trips() {
+    for law in ["pid", "pd-avg", "pid-avg"] {
+        let gains = |settling| designed(law, &[], &[("settling", settling)], FLOWS, PACKETS).gains;
+        for ((name, default), (_, explicit)) in gains("0s").iter().zip(gains("340ms")) {
+            assert_close(&format!("{law} {name}"), *default, explicit, 1e-9);
+        }
+        assert_ne!(gains("0s"), gains("400ms"));
+    }
+}
