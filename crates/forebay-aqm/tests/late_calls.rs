@@ -215,14 +215,14 @@ const CASES: &[Case] = &[
             &[("target", "200p"), ("gamma", "0.001"), ("alpha", "0.1")],
         )
     },
-    // The probability rises and falls within one range of its gains.
+    // The probability rises from one range of its gains to the next, and falls to the one below.
     Case {
         delays_ms: Some([16, 16]),
         ..Case::new(
             "pie",
             &[
                 ("target", "15ms"),
-                ("alpha", "0.002"),
+                ("alpha", "0.0034"),
                 ("beta", "0.02"),
                 ("max_burst", "0s"),
                 ("first_change", "250ms"),
@@ -231,7 +231,7 @@ const CASES: &[Case] = &[
     },
     Case {
         delays_ms: Some([200, 14]),
-        prompt: 2000,
+        prompt: 1200,
         ..Case::new(
             "pie",
             &[

@@ -335,8 +335,9 @@ impl Ticking for Pie {
             self.use_burst(self.interval.saturating_mul(changes));
         }
         let (mut remaining, mut rise) = (changes, 0);
-        // Each iteration reaches the end of a range of the probability; one may complete a cycle.
-        for _ in 0..2 * GAIN_RANGES {
+        // Of two iterations, one reaches the end of a range of the probability and one leaves it; one
+        // more may complete a cycle.
+        for _ in 0..4 * GAIN_RANGES {
             if remaining == 0 {
                 return;
             }
@@ -345,6 +346,8 @@ impl Ticking for Pie {
             remaining -= 1;
             let steps = match self.prob.cmp(&before) {
                 Ordering::Equal => return,
+                // The gains have changed, and the next change shows by how much.
+                _ if range_of(self.prob) != range_of(before) => 0,
                 Ordering::Greater => {
                     rise = self.prob - before;
                     let max_prob = match self.params.bounded {
