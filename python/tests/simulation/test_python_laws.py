@@ -265,7 +265,7 @@ def test_a_scenario_names_a_prototype_and_its_parameters(
     [
         ("target", "20", '"?20"? is not valid; expected a number of packets, such as "200p"'),
         ("high", "0.7", "0.7 is not valid; expected a value from 0 to 0.5"),
-        ("interval", "-1s", '"-1s" is not valid; expected a time with its unit, such as "15ms" .*'),
+        ("interval", "-1s", '"-1s" is not valid; expected a time from 0s to 2500000h'),
         (
             "gain",
             "1",
