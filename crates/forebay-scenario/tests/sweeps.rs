@@ -252,8 +252,8 @@ fn a_law_asks_for_numbers_of_its_link_and_load() {
     );
     assert_eq!(
         refused(reading.experiment(&points, |_| &[])),
-        "x.toml:15: law.0.gains: \"auto\" is not valid; expected \"paper\", or gains that the caller has \
-         designed"
+        "x.toml:15: law.0.gains: \"auto\" is not valid; expected \"paper\", or a command that designs \
+         gains"
     );
 }
 
