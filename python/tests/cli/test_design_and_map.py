@@ -157,7 +157,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
             ["dualpi2", *LINK, "--l4s-flows", "5000"],
             "--l4s-flows: 5000: with 60 classic flows",
         ),
-        (["pi", *LINK, "--flows", "20..60", "--set", "k=1"], "expected target or interval"),
+        (["pi", *LINK, "--flows", "20..60", "--set", "k=1"], 'only "target" and "interval" can'),
         (
             ["pi", *LINK[:-4], "--flows", "20..60", "--rtt", "9..20ms,80ms"],
             '--rtt: "9..20ms,80ms"',

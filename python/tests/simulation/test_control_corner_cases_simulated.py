@@ -52,7 +52,7 @@ def test_a_map_simulates_as_long_as_its_cells_need(cli: Cli) -> None:
     seconds = float(heading)
     # An average of w_q = 1e-5 at 1250 packets/s takes 80 s, and the loop twice that to settle.
     assert seconds == 300
-    assert "show their start only" in " ".join(done.stdout.split())
+    assert "had not reached the steady state" in " ".join(done.stdout.split())
 
 
 def test_a_fluid_without_intensity_signals_no_packet_twice() -> None:
