@@ -348,7 +348,7 @@ gallery: $(STAMPS)/native
 site: $(STAMPS)/native $(STAMPS)/site
 	$(BIN)/python -m tools.docs.site
 
-# For systems older than this one: pip install ziglang, and
+# For systems older than this one: .venv/bin/pip install ziglang (maturin looks for it in PATH), and
 # make wheel WHEEL='--zig --compatibility manylinux_2_17'
 WHEEL ?=
 # make wheel PGO=1: three times the time, for code that is optimised for the runs of bench/train.py.
@@ -361,7 +361,7 @@ $(PROFILED): $(STAMPS)/native bench/train.py bench/costs.py
 
 # A wheel for Linux on x86_64 has the first process of the guests.
 wheel: $(STAMPS)/native $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(GUEST)) $(if $(PGO),$(PROFILED))
-	$(if $(PGO),RUSTFLAGS=-Cprofile-use=$(abspath $(PROFILED))) $(BIN)/maturin build --release --locked --out dist $(WHEEL)
+	PATH="$(abspath $(BIN)):$$PATH" $(if $(PGO),RUSTFLAGS=-Cprofile-use=$(abspath $(PROFILED))) maturin build --release --locked --out dist $(WHEEL)
 	$(BIN)/maturin sdist --out dist
 	@ls -l dist
 
