@@ -389,7 +389,8 @@ impl Span {
     /// Parses a time such as `"15ms"`.
     ///
     /// # Errors
-    /// If the text is not a time with its unit. The error describes those that are.
+    /// If the text is not a time with its unit, or is out of range. The error describes the texts or
+    /// the range that are valid.
     pub fn parse(text: &str) -> Result<Span, Expected> {
         let value = scaled(text, TIMES).ok_or(Self::EXPECTED)?;
         whole(value)
@@ -406,7 +407,8 @@ impl Rate {
     /// Parses a rate such as `"40Mbit/s"` or `"40Mbps"`.
     ///
     /// # Errors
-    /// If the text is not a rate with its unit. The error describes those that are.
+    /// If the text is not a rate with its unit, or is out of range. The error describes the texts or
+    /// the range that are valid.
     pub fn parse(text: &str) -> Result<Rate, Expected> {
         let value = scaled(text, RATES).ok_or(Self::EXPECTED)?;
         whole(value)
@@ -423,7 +425,8 @@ impl Bytes {
     /// Parses a size such as `"500B"`, `"64kB"` or `"1MiB"`.
     ///
     /// # Errors
-    /// If the text is not a size with its unit. The error describes those that are.
+    /// If the text is not a size with its unit, or is out of range. The error describes the texts or
+    /// the range that are valid.
     pub fn parse(text: &str) -> Result<Bytes, Expected> {
         let value = scaled(text, SIZES).ok_or(Self::EXPECTED)?;
         whole(value)
